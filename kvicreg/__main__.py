@@ -1,0 +1,5 @@
+import sys
+
+from kvicreg.cli import main
+
+sys.exit(main())
