@@ -1,0 +1,33 @@
+"""What an encoder has learnt: each part is a function of (features or encoder, data) with a plain result."""
+
+from kvicreg.evaluation.clusters import ClusterResult, clustering
+from kvicreg.evaluation.features import FeatureCache, extract, raw_pixels
+from kvicreg.evaluation.intervals import Interval, PairedDifference, bootstrap_interval, paired_bootstrap
+from kvicreg.evaluation.probes import (
+    LinearProbe,
+    ProbeResult,
+    few_label_probe,
+    fit_linear_probe,
+    knn,
+    linear_probe,
+    sgd_probe,
+)
+
+__all__ = [
+    "ClusterResult",
+    "FeatureCache",
+    "Interval",
+    "LinearProbe",
+    "PairedDifference",
+    "ProbeResult",
+    "bootstrap_interval",
+    "clustering",
+    "extract",
+    "few_label_probe",
+    "fit_linear_probe",
+    "knn",
+    "linear_probe",
+    "paired_bootstrap",
+    "raw_pixels",
+    "sgd_probe",
+]

@@ -1,0 +1,215 @@
+"""Probes of frozen features: logistic regression, a linear layer by SGD, nearest neighbours, few labels.
+
+All take train features (n, q), labels (n,), test features (m, q), labels (m,) and return a `ProbeResult`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+C_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+SEARCH_IMAGES = 10_000  # the regularisation is chosen on at most this many train images
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """Test accuracy (a fraction), the predicted label of each test image (m,), and how the probe was set."""
+
+    accuracy: float
+    predictions: Tensor
+    correct: Tensor  # (m,) float: 1 where the prediction is right
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def of(predictions: Tensor, labels: Tensor, **settings: Any) -> ProbeResult:
+        correct = (predictions.cpu() == labels.cpu()).float()
+        return ProbeResult(correct.double().mean().item(), predictions.cpu(), correct, settings)
+
+
+@dataclass(frozen=True)
+class LinearProbe:
+    """A fitted logistic regression on standardised features: argmax of W (x - mean) / scale + bias."""
+
+    mean: Tensor  # (q,)
+    scale: Tensor  # (q,)
+    weight: Tensor  # (classes, q)
+    bias: Tensor  # (classes,)
+    classes: Tensor  # (classes,) the labels that were seen
+    settings: dict[str, Any]
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Logits (m, classes)."""
+        return ((x.float().cpu() - self.mean) / self.scale) @ self.weight.T + self.bias
+
+    def predict(self, x: Tensor) -> Tensor:
+        return self.classes[self.scores(x).argmax(1)]
+
+
+def linear_probe(
+    train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, *, seed: int = 0, C: float | None = None
+) -> ProbeResult:
+    """Logistic regression on standardised features; `C=None` chooses C on a split of train."""
+    _check(train_x, train_y, test_x, test_y)
+    probe = fit_linear_probe(train_x, train_y, seed=seed, C=C)
+    return ProbeResult.of(probe.predict(test_x), test_y, **probe.settings)
+
+
+def fit_linear_probe(
+    x: Tensor, y: Tensor, *, seed: int = 0, C: float | None = None, max_iter: int = 200
+) -> LinearProbe:
+    """Fit the probe on features (n, q) and labels (n,), to be used on any number of test sets."""
+    mean, scale = _standardisation(x)
+    rows = ((x.float().cpu() - mean) / scale).numpy()
+    labels = y.cpu().numpy()
+    chosen_on = "given"
+    if C is None:
+        C, chosen_on = _choose_C(rows, labels, seed, max_iter)
+    model, converged = _logistic(rows, labels, C, max_iter)
+    weight, bias = torch.from_numpy(model.coef_).float(), torch.from_numpy(model.intercept_).float()
+    if len(model.classes_) == 2:  # scikit-learn keeps one row for two classes
+        weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
+    settings = {"C": C, "C_chosen_on": chosen_on, "max_iter": max_iter, "converged": converged}
+    return LinearProbe(mean, scale, weight, bias, torch.from_numpy(model.classes_).long(), settings)
+
+
+def sgd_probe(
+    train_x: Tensor,
+    train_y: Tensor,
+    test_x: Tensor,
+    test_y: Tensor,
+    *,
+    epochs: int = 100,
+    batch_size: int = 512,
+    learning_rate: float = 1.0,
+    seed: int = 0,
+) -> ProbeResult:
+    """A linear layer trained by SGD (momentum 0.9, cosine schedule) on standardised features.
+
+    Features are divided by sqrt(q) too, which bounds the curvature by 1/2: one learning rate serves all.
+    """
+    _check(train_x, train_y, test_x, test_y)
+    mean, scale = _standardisation(train_x)
+    scale = scale * train_x.shape[1] ** 0.5
+    rows, held = (train_x.float().cpu() - mean) / scale, (test_x.float().cpu() - mean) / scale
+    classes, labels = torch.unique(train_y.cpu(), return_inverse=True)
+    head = torch.nn.Linear(rows.shape[1], len(classes))
+    torch.nn.init.zeros_(head.weight)
+    torch.nn.init.zeros_(head.bias)
+    optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=0.9)
+    steps = epochs * -(-len(rows) // batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.enable_grad():
+        for _ in range(epochs):
+            for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
+                loss = torch.nn.functional.cross_entropy(head(rows[batch]), labels[batch])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+                schedule.step()
+    with torch.no_grad():
+        predictions = classes[head(held).argmax(1)]
+    settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    return ProbeResult.of(predictions, test_y, **settings)
+
+
+def knn(
+    train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, k: int = 20, temperature: float = 0.07
+) -> ProbeResult:
+    """The k train images of highest cosine vote, with weight exp(cosine / temperature)."""
+    _check(train_x, train_y, test_x, test_y)
+    if not 1 <= k <= len(train_x):
+        raise ValueError(f"k must be between 1 and the {len(train_x)} train images, got {k}")
+    if temperature <= 0:
+        raise ValueError(f"temperature must be positive, got {temperature}")
+    bank = torch.nn.functional.normalize(train_x.float(), dim=1)
+    queries = torch.nn.functional.normalize(test_x.float(), dim=1)
+    classes, labels = torch.unique(train_y.to(bank.device), return_inverse=True)
+    predictions = []
+    for chunk in queries.split(max(1, 2**25 // len(bank))):  # at most 128 MB of similarities at a time
+        similarity, index = (chunk @ bank.T).topk(k, dim=1)
+        votes = similarity.new_zeros(len(chunk), len(classes))
+        votes.scatter_add_(1, labels[index], ((similarity - 1) / temperature).exp())
+        predictions.append(classes[votes.argmax(1)])
+    return ProbeResult.of(torch.cat(predictions), test_y, k=k, temperature=temperature)
+
+
+def few_label_probe(
+    train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, *, fraction: float, seed: int = 0
+) -> ProbeResult:
+    """The linear probe with a fraction of the labels: of each class the same share, at least one image."""
+    _check(train_x, train_y, test_x, test_y)
+    if not 0 < fraction <= 1:
+        raise ValueError(f"fraction must be above 0 and at most 1, got {fraction}")
+    kept = labelled_subset(train_y, fraction, seed)
+    result = linear_probe(train_x[kept], train_y[kept], test_x, test_y, seed=seed)
+    settings = {**result.settings, "fraction": fraction, "labels": len(kept), "seed": seed}
+    return ProbeResult(result.accuracy, result.predictions, result.correct, settings)
+
+
+def labelled_subset(labels: Tensor, fraction: float, seed: int) -> Tensor:
+    """Indices of a random `fraction` of each class, at least one image of each, in ascending order."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    shuffled = labels.cpu()[order]
+    kept = []
+    for label in torch.unique(shuffled):
+        members = order[shuffled == label]
+        kept.append(members[: max(1, round(fraction * len(members)))])
+    return torch.cat(kept).sort().values
+
+
+def _standardisation(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) standard deviation of each feature; a constant feature has scale 1."""
+    std, mean = torch.std_mean(x.double().cpu(), dim=0, correction=0)
+    tiny = 10 * torch.finfo(torch.float32).eps * mean.abs()
+    return mean.float(), torch.where(std > tiny, std, torch.ones_like(std)).float()
+
+
+def _logistic(rows: Any, labels: Any, C: float, max_iter: int) -> tuple[Any, bool]:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told in the result's settings instead
+        model = LogisticRegression(C=C, max_iter=max_iter).fit(rows, labels)
+    return model, bool(model.n_iter_.max() < max_iter)
+
+
+def _choose_C(rows: Any, labels: Any, seed: int, max_iter: int) -> tuple[float, str]:
+    """The C of best accuracy on a fifth of (at most SEARCH_IMAGES of) train; the smallest on a tie."""
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).numpy()[:SEARCH_IMAGES]
+    cut = len(order) // 5
+    held, fit = order[:cut], order[cut:]
+    if cut < 10 or len(set(labels[fit])) < 2:
+        return 0.1, "default, too few labels for a split"
+    scores = [
+        float(_logistic(rows[fit], labels[fit], C, max_iter)[0].score(rows[held], labels[held]))
+        for C in C_GRID
+    ]
+    return C_GRID[scores.index(max(scores))], f"{cut} held-out train images"
+
+
+def _check(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> None:
+    for name, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        if x.ndim != 2:
+            raise ValueError(f"{name}_x must have shape (images, features), got {tuple(x.shape)}")
+        if y is None or y.shape != (len(x),):
+            got = "no labels" if y is None else tuple(y.shape)
+            raise ValueError(
+                f"{name}_y must hold one label for each of the {len(x)} rows of {name}_x, got {got}"
+            )
+        if len(x) == 0:
+            raise ValueError(f"{name}_x has no rows")
+        if not torch.isfinite(x).all():
+            raise ValueError(f"{name}_x has values that are not finite: the encoder's output is broken")
+    if train_x.shape[1] != test_x.shape[1]:
+        raise ValueError(
+            f"train_x has {train_x.shape[1]} features and test_x {test_x.shape[1]}; both need the same"
+        )
+    if len(torch.unique(train_y)) < 2:
+        raise ValueError("train_y has a single class; a probe needs at least two")
