@@ -1,7 +1,8 @@
 """The command line: one thin function per command, imported lazily so that `kvicreg --help` is immediate.
 
-A command is a typed function (tyro turns its signature into flags, its docstring into help) that returns its last
-line: what it wrote. To add one, write the function (parameters before "/" are positional) and name it in COMMANDS.
+A command is a typed function (tyro turns its signature into flags, its docstring into help) that returns its
+last line: what it wrote. To add one, write the function (parameters before "/" are positional) and name it in
+COMMANDS.
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Set KVICREG_DEBUG=1 to see tracebacks.
 """
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 
 def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
-    """Pretrain on the embedded images with Kernel VICReg and compare with raw pixels and an untrained encoder.
+    """Pretrain on the embedded images; compare with raw pixels and an untrained encoder.
 
     Example:
         kvicreg demo
@@ -29,7 +30,7 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
     """
     from kvicreg.training.demo import run
 
-    return run(out=out, seed=seed)
+    return str(run(out=out, seed=seed))
 
 
 # name -> function; a name of two words is a subcommand ("data list")
@@ -52,11 +53,7 @@ def overview(prefix: str = "") -> str:
     """The help page of `kvicreg`, or of a group of commands such as `data`."""
     names = [name for name in COMMANDS if name.startswith(f"{prefix} ".lstrip())]
     lines = [f"  {name:<14} {summary(COMMANDS[name])}" for name in names]
-    example = (
-        f"kvicreg {names[0]} --help"
-        if prefix
-        else "kvicreg train --data mnist --kernel laplacian --epochs 20"
-    )
+    example = f"kvicreg {names[0]} --help" if prefix else "kvicreg train --data mnist --kernel laplacian"
     return "\n".join(
         [
             f"usage: kvicreg {prefix + ' ' if prefix else ''}COMMAND [OPTIONS]",

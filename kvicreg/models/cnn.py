@@ -1,0 +1,37 @@
+"""The small CNN: four convolutions, quick enough to pretrain on a laptop's processor."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from kvicreg.models.norm import norm2d
+
+
+class SmallCNN(nn.Module):
+    """Images (b, in_channels, h, w) to features (b, 128 * width * pool^2).
+
+    Four blocks of 3x3 convolution, normalisation and ReLU with 32, 64, 128 and 128 channels (times width);
+    the first three are followed by a 2x2 max-pool; the last map is average-pooled to pool x pool.
+
+    Args:
+        in_channels: channels of the images.
+        width: factor on every layer's channels.
+        pool: 1 averages over the whole image; 2 keeps its quarters apart, which tells where things are.
+        norm: "batch", or "group" for an encoder without batch statistics.
+    """
+
+    def __init__(self, in_channels: int = 1, width: float = 1.0, pool: int = 2, norm: str = "batch") -> None:
+        super().__init__()
+        channels = [max(1, round(c * width)) for c in (32, 64, 128, 128)]
+        self.feature_dim = channels[-1] * pool * pool
+        layers: list[nn.Module] = []
+        for i, (inputs, outputs) in enumerate(zip([in_channels, *channels], channels, strict=False)):
+            layers += [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), norm2d(norm, outputs), nn.ReLU(True)]
+            if i < 3:
+                layers.append(nn.MaxPool2d(2))
+        self.blocks = nn.Sequential(*layers)
+        self.pool = nn.AdaptiveAvgPool2d(pool)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.pool(self.blocks(x)).flatten(1)
+        return features

@@ -1,0 +1,166 @@
+"""Encoders on disk: weights in safetensors, the description in json, never pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kvicreg.models.build import build_encoder
+from kvicreg.models.projector import Projector
+
+GREY = (0.299, 0.587, 0.114)  # ITU-R 601 luma, as Pillow's "L"
+
+
+class PretrainedEncoder(nn.Module):
+    """A trained encoder with what is needed to use it: `encoder(encoder.preprocess(uint8_images))`.
+
+    Attributes:
+        feature_dim: width of the output.
+        image_size: side the images are brought to.
+        description: the content of encoder.json.
+    """
+
+    def __init__(self, encoder: nn.Module, projector: Projector | None, description: dict[str, Any]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.description = description
+        self.feature_dim: int = description["feature_dim"] if projector is None else projector.output_dim
+        self.image_size = int(description["image_size"])
+        self.mean: Tensor
+        self.std: Tensor
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.tensor(description[name]).view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images (b, c, s, s) to features (b, feature_dim)."""
+        features: Tensor = self.encoder(images)
+        return features if self.projector is None else self.projector(features)
+
+    def preprocess(self, images: Tensor) -> Tensor:
+        """uint8 images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched."""
+        if images.dtype != torch.uint8 or images.ndim != 4:
+            raise ValueError(
+                f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}"
+            )
+        x = images.to(self.mean.device).float().div_(255.0)
+        size, channels = self.image_size, self.mean.shape[1]
+        h, w = x.shape[2:]
+        if min(h, w) != size:
+            scale = size / min(h, w)
+            shape = (max(size, round(h * scale)), max(size, round(w * scale)))
+            x = F.interpolate(x, shape, mode="bilinear", align_corners=False, antialias=True)
+            h, w = shape
+        top, left = (h - size) // 2, (w - size) // 2
+        x = x[:, :, top : top + size, left : left + size]
+        if x.shape[1] != channels:
+            if channels == 1:
+                x = (x * x.new_tensor(GREY).view(1, 3, 1, 1)).sum(1, keepdim=True)
+            else:
+                x = x.expand(-1, channels, -1, -1)
+        return (x - self.mean) / self.std
+
+
+def save_encoder(
+    encoder: nn.Module,
+    folder: str | Path,
+    *,
+    image_size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    data: str | None = None,
+    projector: nn.Module | None = None,
+) -> Path:
+    """Write encoder.safetensors, encoder.json and, when given, projector.safetensors into a folder.
+
+    An encoder not made by `build_encoder` is marked "custom": `load_encoder` asks for the module to fill.
+    """
+    from kvicreg import __version__
+
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    description = {
+        "architecture": getattr(encoder, "description", {"name": "custom"}),
+        "feature_dim": int(encoder.feature_dim),  # type: ignore[arg-type]
+        "image_size": image_size,
+        "mean": [float(v) for v in mean],
+        "std": [float(v) for v in std],
+        "data": data,
+        "projector": getattr(projector, "description", None),
+        "version": __version__,
+    }
+    _save_weights(encoder, folder / "encoder.safetensors")
+    if projector is not None:
+        _save_weights(projector, folder / "projector.safetensors")
+    write_atomically(folder / "encoder.json", json.dumps(description, indent=2).encode() + b"\n")
+    return folder / "encoder.safetensors"
+
+
+def load_encoder(
+    path: str | Path,
+    *,
+    projector: bool = False,
+    encoder: nn.Module | None = None,
+    device: str | torch.device = "cpu",
+) -> PretrainedEncoder:
+    """Load an encoder in evaluation mode from a run folder, its encoder.safetensors or its encoder.json.
+
+    Args:
+        path: the run folder or a file in it.
+        projector: also apply the projector, to get the embeddings the loss saw.
+        encoder: the module to fill, for encoders that `build_encoder` does not know.
+        device: where to put it.
+    """
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    for name in ("encoder.json", "encoder.safetensors", *(["projector.safetensors"] if projector else [])):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} has no {name}: expected the folder of a finished run")
+    description = json.loads((folder / "encoder.json").read_text())
+    if encoder is None:
+        if description["architecture"]["name"] == "custom":
+            raise ValueError(
+                f"{folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it"
+            )
+        encoder = build_encoder(**description["architecture"])
+    _load_weights(encoder, folder / "encoder.safetensors")
+    head = None
+    if projector:
+        head = Projector(**description["projector"])
+        _load_weights(head, folder / "projector.safetensors")
+    return PretrainedEncoder(encoder, head, description).to(device).eval()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a stop at any moment leaves the old content or the new, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _save_weights(module: nn.Module, path: Path) -> None:
+    from safetensors.torch import save
+
+    write_atomically(path, save({k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}))
+
+
+def _load_weights(module: nn.Module, path: Path) -> None:
+    from safetensors.torch import load_file
+
+    try:
+        module.load_state_dict(load_file(path))
+    except RuntimeError as error:
+        raise ValueError(f"{path} does not fit the encoder: {error}") from error
