@@ -1,0 +1,35 @@
+"""Data sets by name, folders of images, and batched views, all random by address.
+
+data  = load("mnist-small")                  # or a folder of images
+views = Views.of(data)
+for images, samples, labels in batches(data, 256, seed=0, epoch=0):
+    x1, x2 = (views(images, samples, seed=0, epoch=0, view=v) for v in (0, 1))
+"""
+
+from kvicreg.data.addresses import permutation, uniform
+from kvicreg.data.batching import batches, count_batches, in_order
+from kvicreg.data.catalogue import DATA_SETS, data_root
+from kvicreg.data.files import FileData
+from kvicreg.data.images import ArrayData, ImageData
+from kvicreg.data.loading import load
+from kvicreg.data.presets import PRESETS, ViewConfig, view_config
+from kvicreg.data.views import Views, normalisation
+
+__all__ = [
+    "DATA_SETS",
+    "PRESETS",
+    "ArrayData",
+    "FileData",
+    "ImageData",
+    "ViewConfig",
+    "Views",
+    "batches",
+    "count_batches",
+    "data_root",
+    "in_order",
+    "load",
+    "normalisation",
+    "permutation",
+    "uniform",
+    "view_config",
+]

@@ -1,0 +1,150 @@
+"""Which files make a data set: a folder of images, TinyImageNet's layout, a list file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+SPLIT_FOLDERS = {
+    "train": ("train", "training"),
+    "test": ("val", "test", "valid", "validation"),
+    "unlabelled": ("unlabelled", "unlabeled"),
+}
+
+
+class Listing(NamedTuple):
+    """Files, their labels and the labels' names (None where there are none)."""
+
+    paths: list[Path]
+    labels: Tensor | None
+    class_names: list[str] | None
+
+
+def images_below(folder: Path) -> list[Path]:
+    """Every image file below `folder`, sorted; hidden files and folders are left out, links are followed."""
+    found = []
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(parent, f) for f in files if not f.startswith(".") and Path(f).suffix.lower() in EXTENSIONS]
+    return sorted(found)
+
+
+def split_folder(folder: Path, split: str) -> Path:
+    """The subfolder of a split; `folder` itself for "train" when it has none."""
+    for name in SPLIT_FOLDERS[split]:
+        if (folder / name).is_dir():
+            return folder / name
+    if split == "train" and not any((folder / name).is_dir() for name in SPLIT_FOLDERS["test"]):
+        return folder
+    wanted = " or ".join(f"{name}/" for name in SPLIT_FOLDERS[split][:2])
+    raise ValueError(f"split: {folder} has no {split!r} split; put it into a subfolder {wanted}")
+
+
+def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) -> Listing:
+    """A folder of images; its first-level subfolders are the classes, unless images lie beside them.
+
+    Args:
+        classes: the only class folders to read, in this order of labels; by default those of the training
+            split.
+    """
+    if (folder / "wnids.txt").is_file() and (folder / "val" / "val_annotations.txt").is_file():
+        return list_tiny_imagenet(folder, split)
+    place = split_folder(folder, split)
+    if classes is None:
+        source = folder if split == "train" else _training_folder(folder)
+        classes = _class_folders(split_folder(source, "train") if source else place)
+    if not classes or split == "unlabelled" or any(_is_image(p) for p in place.iterdir()):
+        paths = images_below(place)
+        labels, names = None, None
+    else:
+        members = [images_below(place / name) if (place / name).is_dir() else [] for name in classes]
+        paths = [path for files in members for path in files]
+        labels = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([len(files) for files in members]))
+        names = list(classes)
+        extra = sorted(set(_class_folders(place)) - set(classes))
+        if extra and split != "train":
+            names_of_extra = ", ".join(extra[:3])
+            raise ValueError(f"{place}: these class folders are not among the training classes: {names_of_extra}")
+    if not paths:
+        raise ValueError(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))})")
+    return Listing(paths, labels, names)
+
+
+def list_tiny_imagenet(folder: Path, split: str) -> Listing:
+    """TinyImageNet as published: train/<wnid>/images/*.JPEG, val/images/*.JPEG with val_annotations.txt.
+
+    The official test images have no labels: "test" is the official validation set, "unlabelled" is
+    test/images.
+    """
+    wnids = (folder / "wnids.txt").read_text().split()
+    words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
+    names = [words.get(wnid, wnid).split(",")[0].strip() for wnid in wnids]
+    if split == "unlabelled":
+        paths = images_below(folder / "test")
+        if not paths:
+            raise ValueError(f"split: {folder} has no unlabelled images (test/images)")
+        return Listing(paths, None, None)
+    if split == "train":
+        pairs = [(path, wnid) for wnid in wnids for path in images_below(folder / "train" / wnid)]
+    else:
+        annotations = [line.split("\t") for line in _lines(folder / "val" / "val_annotations.txt")]
+        pairs = sorted((folder / "val" / "images" / fields[0], fields[1]) for fields in annotations)
+    if not pairs:
+        raise ValueError(f"{folder}: there is no image in its {split!r} split")
+    numbers = {wnid: k for k, wnid in enumerate(wnids)}
+    return Listing([path for path, _ in pairs], torch.tensor([numbers[wnid] for _, wnid in pairs]), names)
+
+
+def list_file(path: Path) -> Listing:
+    """A text file with an image per line, relative to the file's folder, and optionally a tab or comma and a
+    label.
+
+    Labels are whole numbers or names; they are numbered in sorted order. Lines that start with # are
+    comments.
+    """
+    paths, labels = [], []
+    for line in _lines(path):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, label = line.strip(), ""
+        if not _is_image_name(name):
+            name, _, label = name.rpartition("\t" if "\t" in name else ",")
+        if not name:
+            raise ValueError(f"{path}: expected 'image' or 'image,label' on each line, got {line!r}")
+        paths.append(path.parent / name.strip())
+        labels.append(label.strip())
+    if not paths:
+        raise ValueError(f"{path}: there is no image in the list")
+    if not all(labels):
+        if any(labels):
+            raise ValueError(f"{path}: some lines have a label and some have none; give all or none")
+        return Listing(paths, None, None)
+    names = sorted(set(labels), key=lambda label: (0, int(label), "") if label.isdigit() else (1, 0, label))
+    numbers = {name: k for k, name in enumerate(names)}
+    return Listing(paths, torch.tensor([numbers[label] for label in labels]), names)
+
+
+def _training_folder(folder: Path) -> Path | None:
+    return folder if any((folder / name).is_dir() for name in SPLIT_FOLDERS["train"]) else None
+
+
+def _class_folders(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _is_image(path: Path) -> bool:
+    return _is_image_name(path.name) and not path.name.startswith(".") and path.is_file()
+
+
+def _is_image_name(name: str) -> bool:
+    return Path(name).suffix.lower() in EXTENSIONS
+
+
+def _lines(path: Path) -> Iterable[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
