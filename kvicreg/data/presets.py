@@ -57,6 +57,11 @@ class ViewConfig:
             raise ValueError("view crop_area: expected a number above 0, got 0")
 
     @property
+    def crops(self) -> bool:
+        """Whether a view may show a part or the mirror image."""
+        return self.crop_area < 1 or self.flip > 0
+
+    @property
     def affine(self) -> bool:
         """Whether the image may be moved so that the view shows what lies beyond its border."""
         return max(self.rotation, self.translation, self.scale, self.shear) > 0

@@ -6,7 +6,9 @@ Coordinates are those of `grid_sample` with align_corners=False: the image spans
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,17 +17,17 @@ LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's conversion to "L"
 _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 
 
-def crop_boxes(area: Tensor, ratio: Tensor, left: Tensor, top: Tensor, max_ratio: float) -> Tensor:
+def crop_boxes(area: Tensor, ratio: Tensor, x: Tensor, y: Tensor, max_ratio: float) -> Tensor:
     """Boxes (b, 4) = centre x, centre y, half width, half height, wholly inside the image.
 
-    `area` is the kept part of the image, the other three are uniform in [0, 1). The aspect ratio is
-    log-uniform on what [1 / max_ratio, max_ratio] leaves of the ratios that fit, [area, 1 / area]: the area
-    is always as asked.
+    `area` is the kept part of the image, the other three lie in [-1, 1]. The aspect ratio is log-uniform on what
+    [1 / max_ratio, max_ratio] leaves of the ratios that fit, [area, 1 / area]: the area is always as asked.
     """
-    bound = (-area.log()).clamp(max=math.log(max_ratio))
-    ratio = torch.exp((2 * ratio - 1) * bound)
-    half_w, half_h = (area * ratio).sqrt().clamp(max=1), (area / ratio).sqrt().clamp(max=1)
-    return torch.stack(((2 * left - 1) * (1 - half_w), (2 * top - 1) * (1 - half_h), half_w, half_h), 1)
+    bound = (-area.log()).clamp_(max=math.log(max_ratio))
+    stretch = torch.exp(0.5 * ratio * bound)
+    side = area.sqrt()
+    half_w, half_h = (side * stretch).clamp_(max=1), (side / stretch).clamp_(max=1)
+    return torch.stack((x * (1 - half_w), y * (1 - half_h), half_w, half_h), 1)
 
 
 def affine_maps(angle: Tensor, shear: Tensor, scale: Tensor, shift_x: Tensor, shift_y: Tensor) -> Tensor:
@@ -69,36 +71,66 @@ def sample(images: Tensor, maps: Tensor, size: int, padding: str) -> Tensor:
     return torch.nn.functional.grid_sample(images, grid, padding_mode=padding, align_corners=False)
 
 
+def _colour_basis() -> tuple[tuple[tuple[float, ...], ...], ...]:
+    """The three 3 x 3 matrices that keep luma, keep chroma, and turn chroma by a quarter of the colour circle."""
+    forward = torch.tensor(_YIQ, dtype=torch.float64)
+    forward[1:] -= forward[1:].mean(1, keepdim=True)  # rounding of the published digits: grey has no chroma
+    back = torch.linalg.inv(forward)
+    luma = back[:, :1] @ forward[:1]
+    turn = back[:, 2:] @ forward[1:2] - back[:, 1:2] @ forward[2:]
+    return tuple(tuple(map(tuple, part.tolist())) for part in (luma, torch.eye(3).double() - luma, turn))
+
+
+@functools.cache
+def constant(values: tuple[object, ...], device: torch.device) -> Tensor:
+    """`values` as a float32 tensor on `device`, made once."""
+    return torch.tensor(values, device=device, dtype=torch.float32)
+
+
+_BASIS = _colour_basis()
+
+
 def colour_matrices(brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor) -> tuple[Tensor, Tensor]:
     """Colour jitter as one affine map per sample: rgb -> M rgb + k * (mean luma of the image).
 
         M = b c (1 w^T + s R(2 pi h)),    k = b (1 - c)
 
-    w are the luma weights and R turns the chroma plane of YIQ, which keeps luma: on the values before
-    clamping the four operations commute, so there is no order to draw. Returns M (b, 3, 3) and k (b,).
+    w are the luma weights and R turns the chroma plane of YIQ, which keeps luma: on the values before clamping the
+    four operations commute, so there is no order to draw. Returns M (b, 3, 3) and k (b,).
     """
-    forward = torch.tensor(_YIQ, device=hue.device, dtype=torch.float64)
-    forward[1:] -= forward[1:].mean(1, keepdim=True)  # rounding of the published digits: grey has no chroma
-    back = torch.linalg.inv(forward)
-    luma = back[:, :1] @ forward[:1]
-    turn = back[:, 2:] @ forward[1:2] - back[:, 1:2] @ forward[2:]
-    basis = torch.stack((luma, torch.eye(3, device=hue.device) - luma, turn)).to(hue.dtype)
     angle = 2 * math.pi * hue
     parts = torch.stack((torch.ones_like(hue), saturation * angle.cos(), saturation * angle.sin()), 1)
-    matrices = torch.einsum("bk,kij->bij", parts * (brightness * contrast)[:, None], basis)
-    return matrices, brightness * (1 - contrast)
+    basis = constant(_BASIS, hue.device).view(3, 9)
+    matrices = (parts * (brightness * contrast)[:, None]) @ basis
+    return matrices.view(-1, 3, 3), brightness * (1 - contrast)
 
 
 def blur(images: Tensor, sigma: Tensor) -> Tensor:
-    """Gaussian blur of images (b, c, s, s) with one sigma (b,) per sample, as two products with an (s, s)
-    matrix.
+    """Gaussian blur of images (b, c, s, s) with one sigma (b,) per sample, as two products with an (s, s) matrix.
 
-    Rows of the matrix are Gaussian weights normalised to one, so a border pixel averages the pixels that
-    exist.
+    Rows of the matrix are Gaussian weights normalised to one, so a border pixel averages the pixels that exist.
     """
     b, c, s, _ = images.shape
-    place = torch.arange(s, device=images.device, dtype=images.dtype)
-    weights = torch.exp(-((place[:, None] - place) ** 2) / (2 * sigma[:, None, None] ** 2))
+    offset = torch.arange(1 - s, s, device=images.device, dtype=images.dtype)
+    exponent = -(offset**2) / (2 * sigma[:, None] ** 2)
+    # weights[i, j] = g[j - i]; below -60 the weight counts for nothing, and its subnormal product would be slow
+    weights = exponent.clamp_(min=-60).exp_().unfold(1, s, 1).flip(1)
     weights /= weights.sum(2, keepdim=True)
     rows = torch.bmm(images.reshape(b, c * s, s), weights.transpose(1, 2)).view(b * c, s, s)
     return torch.bmm(weights[:, None].expand(b, c, s, s).reshape(b * c, s, s), rows).view(b, c, s, s)
+
+
+def solarize(values: Tensor, middle: Tensor) -> Tensor:
+    """Values above `middle` mirrored at it: m - |x - m|."""
+    return middle - (values - middle).abs_()
+
+
+def on_chosen(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *parameters: Tensor) -> Tensor:
+    """`change(images, *parameters)` where `chosen` (b,) is true, `images` elsewhere.
+
+    On the host only the chosen rows are computed; on a device picking them out would make the host wait for it.
+    """
+    if images.device.type != "cpu":
+        return torch.where(chosen[:, None, None, None], change(images, *parameters), images)
+    rows = chosen.nonzero().squeeze(1)
+    return images.index_copy_(0, rows, change(images[rows], *(parameter[rows] for parameter in parameters)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,9 +18,12 @@ from kvicreg.data.transforms import (
     blur,
     colour_matrices,
     compose,
+    constant,
     crop_boxes,
     crop_maps,
+    on_chosen,
     sample,
+    solarize,
 )
 
 # The column of each random number at a sample's address. New ones go to the end: the others keep their
@@ -28,6 +32,7 @@ _PARAMETERS = (
     "area", "ratio", "left", "top", "flip", "jitter", "brightness", "contrast", "saturation", "hue",
     "grayscale", "blur", "sigma", "solarize", "angle", "shift_x", "shift_y", "scale", "shear",
 )  # fmt: skip
+Numbers = dict[str, Tensor]  # of each parameter, (b,): uniform on [0, 1) or on [-1, 1)
 
 
 class Views:
@@ -56,6 +61,8 @@ class Views:
             raise ValueError(f"mean, std: expected 1 or 3 numbers each, std above 0, got {mean} and {std}")
         self.config, self.size = config, size
         self.mean, self.std = tuple(mean), tuple(std)
+        self._low = tuple(-m / s for m, s in zip(mean, std, strict=True))  # 0 and 1 on the normalised scale
+        self._high = tuple((1 - m) / s for m, s in zip(mean, std, strict=True))
 
     @classmethod
     def of(cls, data: ImageData, config: ViewConfig | None = None) -> Views:
@@ -78,10 +85,11 @@ class Views:
         if samples.shape != images.shape[:1]:
             raise ValueError(f"samples: expected {len(images)} indices, got shape {tuple(samples.shape)}")
         numbers = uniform(samples, len(_PARAMETERS), seed=seed, epoch=epoch, view=view)
-        u = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
-        x = self._geometry(images.float(), u)
-        x = self._blur(x, u)
-        return self._colour(x, u)
+        chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
+        spread = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
+        x = self._geometry(images.float(), chance, spread)
+        x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
+        return self._solarize(self._colour(x, chance, spread), chance)
 
     def plain(self, images: Tensor) -> Tensor:
         """The images themselves, float32 (b, c, size, size): resized where needed and normalised."""
@@ -91,9 +99,7 @@ class Views:
             x = torch.nn.functional.interpolate(
                 x, (self.size, self.size), mode="bilinear", antialias=True, align_corners=False
             )
-        for channel, (mean, std) in enumerate(zip(self.mean, self.std, strict=True)):
-            x[:, channel].mul_(1 / (255 * std)).sub_(mean / std)
-        return x
+        return self._normalised(x)
 
     def pixels(self, views: Tensor) -> Tensor:
         """Views back as uint8 images, to be looked at."""
@@ -107,74 +113,65 @@ class Views:
                 f"images: expected uint8 (b, {len(self.mean)}, s, s), got {images.dtype} {tuple(images.shape)}"
             )
 
-    def _geometry(self, x: Tensor, u: dict[str, Tensor]) -> Tensor:
-        """Crop, flip and affine in one reading; beyond the border a moved image is black, a cropped one
-        repeats.
-        """
+    def _geometry(self, x: Tensor, u: Numbers, v: Numbers) -> Tensor:
+        """Crop, flip and affine in one reading; beyond the border a moved image is black, a cropped one repeats."""
         c = self.config
-        moves = c.affine or c.crop_area < 1 or c.flip > 0 or x.shape[2] != self.size
-        if not moves:
+        if not c.affine and not c.crops and x.shape[2] == self.size:
             return x
-        boxes = crop_boxes(1 - (1 - c.crop_area) * u["area"], u["ratio"], u["left"], u["top"], c.crop_ratio)
+        boxes = crop_boxes(1 - (1 - c.crop_area) * u["area"], v["ratio"], v["left"], v["top"], c.crop_ratio)
         maps = crop_maps(boxes, u["flip"] < c.flip)
         if not c.affine:
             return sample(x, maps, self.size, "border")
-        angle, shear = (
-            math.radians(c.rotation) * _signed(u["angle"]),
-            math.radians(c.shear) * _signed(u["shear"]),
+        outer = affine_maps(
+            math.radians(c.rotation) * v["angle"],
+            math.radians(c.shear) * v["shear"],
+            1 + c.scale * v["scale"],
+            c.translation * v["shift_x"],
+            c.translation * v["shift_y"],
         )
-        shift_x, shift_y = c.translation * _signed(u["shift_x"]), c.translation * _signed(u["shift_y"])
-        outer = affine_maps(angle, shear, 1 + c.scale * _signed(u["scale"]), shift_x, shift_y)
-        return sample(x, compose(outer, maps), self.size, "zeros")
+        return sample(x, compose(outer, maps) if c.crops else outer, self.size, "zeros")
 
-    def _blur(self, x: Tensor, u: dict[str, Tensor]) -> Tensor:
-        """Blur is linear and its weights sum to one, so it may come before the colour matrix just as well as
-        after.
-        """
+    def _blur(self, x: Tensor, u: Numbers) -> Tensor:
         c = self.config
         if c.blur == 0:
             return x
-        chosen, sigma = u["blur"] < c.blur, 0.1 + (c.blur_sigma - 0.1) * u["sigma"]
-        if x.is_cuda:  # picking rows out would make the host wait for the device: blur them all, some by nothing
-            return blur(x, torch.where(chosen, sigma, 1e-3))
-        rows = chosen.nonzero().squeeze(1)
-        return x.index_copy_(0, rows, blur(x[rows], sigma[rows])) if len(rows) else x
+        return on_chosen(x, u["blur"] < c.blur, blur, 0.1 + (c.blur_sigma - 0.1) * u["sigma"])
 
-    def _colour(self, x: Tensor, u: dict[str, Tensor]) -> Tensor:
-        """Colour matrix, clamp, solarize and normalisation, all on the normalised scale."""
-        c, b = self.config, len(x)
+    def _colour(self, x: Tensor, u: Numbers, v: Numbers) -> Tensor:
+        """Colour matrix and clamp, from values in [0, 255] to the normalised scale, which both absorb."""
+        c = self.config
+        if c.jitter == 0 and c.grayscale == 0:
+            return self._normalised(x)
         applied = (u["jitter"] < c.jitter).float()
-        brightness = (1 + applied * c.brightness * _signed(u["brightness"])).clamp_(min=0)
-        contrast = (1 + applied * c.contrast * _signed(u["contrast"])).clamp_(min=0)
-        inverse_std = torch.tensor([1 / std for std in self.std], device=x.device)
-        shift = torch.tensor([-mean / std for mean, std in zip(self.mean, self.std, strict=True)], device=x.device)
+        brightness, contrast, saturation = (
+            (1 + applied * strength * v[name]).clamp_(min=0)
+            for name, strength in (("brightness", c.brightness), ("contrast", c.contrast), ("saturation", c.saturation))
+        )
+        mean = x.mean((2, 3))
         if len(self.mean) == 3:
-            saturation = (1 + applied * c.saturation * _signed(u["saturation"])).clamp_(min=0)
             saturation = torch.where(u["grayscale"] < c.grayscale, 0.0, saturation)
-            matrices, k = colour_matrices(brightness, contrast, saturation, applied * c.hue * _signed(u["hue"]))
-            mean_luma = x.mean((2, 3)) @ torch.tensor(LUMA, device=x.device)
+            matrices, k = colour_matrices(brightness, contrast, saturation, applied * c.hue * v["hue"])
+            luma = mean @ constant(LUMA, x.device)
         else:
-            matrices, k, mean_luma = (
-                (brightness * contrast)[:, None, None],
-                brightness * (1 - contrast),
-                x.mean((1, 2, 3)),
-            )
-        bias = (k * mean_luma / 255)[:, None] * inverse_std + shift
-        x = torch.baddbmm(bias[:, :, None], matrices * (inverse_std / 255)[:, None], x.reshape(b, len(self.mean), -1))
-        x = x.view(b, len(self.mean), self.size, self.size)
-        solarized = (u["solarize"] < c.solarize)[:, None, None] if c.solarize else None
-        for channel, (mean, std) in enumerate(zip(self.mean, self.std, strict=True)):
-            plane, low, high = x[:, channel], -mean / std, (1 - mean) / std
-            if c.jitter:
-                plane.clamp_(low, high)
-            if solarized is not None:
-                plane.copy_(torch.where(solarized & (plane >= (low + high) / 2), low + high - plane, plane))
+            matrices, k, luma = (brightness * contrast)[:, None, None], brightness * (1 - contrast), mean[:, 0]
+        scale, low = constant(tuple(1 / (255 * std) for std in self.std), x.device), constant(self._low, x.device)
+        bias = (k * luma)[:, None] * scale + low
+        x = torch.baddbmm(bias[:, :, None], matrices * scale[:, None], x.flatten(2)).view_as(x)
+        for channel, (low_end, high_end) in enumerate(zip(self._low, self._high, strict=True)):
+            x[:, channel].clamp_(low_end, high_end)
         return x
 
+    def _solarize(self, x: Tensor, u: Numbers) -> Tensor:
+        if self.config.solarize == 0:
+            return x
+        middle = constant(tuple((a + b) / 2 for a, b in zip(self._low, self._high, strict=True)), x.device)
+        return on_chosen(x, u["solarize"] < self.config.solarize, partial(solarize, middle=middle[:, None, None]))
 
-def _signed(u: Tensor) -> Tensor:
-    """Uniform on [-1, 1) from uniform on [0, 1)."""
-    return 2 * u - 1
+    def _normalised(self, x: Tensor) -> Tensor:
+        """Values in [0, 255] on the normalised scale, in place."""
+        for channel, std in enumerate(self.std):
+            x[:, channel].mul_(1 / (255 * std)).add_(self._low[channel])
+        return x
 
 
 def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]]:
