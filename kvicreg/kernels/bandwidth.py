@@ -1,0 +1,107 @@
+"""Where a kernel's scale comes from: a number, the median heuristic, or the median smoothed over steps.
+
+The median heuristic sets ``gamma = 1 / median`` of the distance in the kernel's formula, over the pairs i < j within
+each view, the views pooled. No gradient flows through it. It makes the loss blind to the scale of the embeddings, and
+gradients grow as 1 / scale, so the median is floored.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["MEDIAN_ROWS", "Gamma", "Median", "check_gamma", "evenly_spaced", "median_of_pairs"]
+
+MEDIAN_ROWS = 1024
+"""A view with more rows than this is represented in the median by this many of them, evenly spaced."""
+
+
+class Median(nn.Module):
+    """``gamma = 1 / (multiple * median)``, from each batch or smoothed over steps.
+
+    Args:
+        multiple: the bandwidth in units of the median distance.
+        momentum: 0 takes every batch's own median; m in (0, 1) keeps a running median,
+            ``m * running + (1 - m) * median``, updated in training mode while gradients are enabled, used as it is
+            otherwise, and saved in the `state_dict`.
+        floor: the smallest median distance that is believed; its square where the kernel's distance is squared.
+    """
+
+    running: Tensor
+
+    def __init__(self, multiple: float = 1.0, momentum: float = 0.0, floor: float = 1e-6) -> None:
+        super().__init__()
+        if not (multiple > 0 and math.isfinite(multiple)):
+            raise ValueError(f"multiple must be positive and finite, got {multiple}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {momentum}")
+        if not (floor > 0 and math.isfinite(floor)):
+            raise ValueError(f"floor must be positive and finite, got {floor}")
+        self.multiple, self.momentum, self.floor = multiple, momentum, floor
+        if momentum:
+            self.register_buffer("running", torch.tensor(math.nan))
+
+    def extra_repr(self) -> str:
+        return f"multiple={self.multiple:g}, momentum={self.momentum:g}"
+
+    def gamma(self, distances: Tensor, *, power: int) -> Tensor:
+        """The scale for these all-pairs distances ``(..., n, n)``, raised to `power` (1 or 2)."""
+        learning = self.training and torch.is_grad_enabled()
+        with torch.no_grad():
+            median = median_of_pairs(distances).clamp_min(self.floor**power)
+            if self.momentum:
+                running = self.running.to(median)
+                if learning:
+                    running = torch.lerp(median, running, self.momentum)
+                    self.running.copy_(torch.where(running.isnan(), median, running))
+                median = torch.where(running.isnan(), median, running)
+            return 1.0 / (self.multiple * median)
+
+
+Gamma = float | Tensor | Literal["median", "smoothed"] | Median
+"""A positive number, "median", "smoothed" (momentum 0.99), or a `Median` with its own settings."""
+
+
+def check_gamma(gamma: Gamma) -> float | Tensor | Median:
+    """The rule or the number that `gamma` stands for."""
+    if gamma == "median":
+        return Median()
+    if gamma == "smoothed":
+        return Median(momentum=0.99)
+    if isinstance(gamma, str):
+        raise ValueError(f'gamma must be a positive number, "median", "smoothed" or a Median, got {gamma!r}')
+    if isinstance(gamma, Median | Tensor):
+        return gamma
+    if not (math.isfinite(gamma) and gamma > 0):
+        raise ValueError(f"gamma must be positive and finite, got {gamma}")
+    return float(gamma)
+
+
+def median_of_pairs(distances: Tensor) -> Tensor:
+    """Median over the pairs i < j of ``(..., n, n)`` symmetric matrices, the leading dimensions pooled.
+
+    With an even number of pairs it is the mean of the middle two, as in numpy.
+    """
+    n = distances.shape[-1]
+    if n > MEDIAN_ROWS:
+        rows = evenly_spaced(n, MEDIAN_ROWS, distances.device)
+        distances, n = distances[..., rows[:, None], rows], MEDIAN_ROWS
+    i, j = torch.triu_indices(n, n, offset=1, device=distances.device)
+    values = distances.reshape(-1, n * n)[:, i * n + j].flatten()
+    middle = (values.numel() + 1) // 2
+    lower = values.kthvalue(middle).values
+    if values.numel() % 2:
+        return lower
+    above = values > lower
+    next_value = torch.where(above, values, math.inf).min()
+    upper = torch.where(values.numel() - above.sum() > middle, lower, next_value)
+    return (lower + upper) / 2
+
+
+def evenly_spaced(total: int, count: int, device: torch.device | None = None) -> Tensor:
+    """`count` distinct row numbers spread over ``range(total)``; all of them when there are no more."""
+    count = min(count, total)
+    return torch.arange(count, device=device) * total // count

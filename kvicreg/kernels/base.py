@@ -1,0 +1,182 @@
+"""What every kernel is: a positive-definite function of pairs of points, as an `nn.Module`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kvicreg.kernels.bandwidth import Gamma, Median, check_gamma
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
+
+__all__ = ["Kernel", "StationaryKernel"]
+
+
+class Kernel(nn.Module):
+    """A kernel ``k(x, y) = <phi(x), phi(y)>``.
+
+    A new kernel defines `evaluate`, and where the defaults below are not true of it, `resolve`, `bound`, `rank` and
+    `unit_value`.
+
+    Example:
+        >>> k = 0.3 * RBF(gamma=0.5) + 0.7 * Linear() * Linear()
+        >>> k(torch.randn(4, 8)).shape
+        torch.Size([4, 4])
+    """
+
+    def evaluate(self, pairs: Pairs) -> Tensor:
+        """The kernel of each of these pairs. Bandwidths must have been resolved."""
+        raise NotImplementedError
+
+    def resolve(self, *views: Tensor | AllPairs) -> Kernel:
+        """The same kernel with its bandwidth fixed for these views: a loss calls it once per step."""
+        return self
+
+    @property
+    def bound(self) -> float:
+        """The smallest kappa^2 with k(x, x) <= kappa^2 for all x; infinite when there is none."""
+        return math.inf
+
+    def rank(self, dimension: int) -> float:
+        """How many directions of feature space can vary, for points with so many coordinates."""
+        return math.inf
+
+    def unit_value(self, dimension: int) -> float | Tensor:
+        """k(x, x) at an x of that many coordinates with unit variance each, |x|^2 = p."""
+        raise NotImplementedError
+
+    def unit(self, dimension: int) -> Kernel:
+        """This kernel divided by its `unit_value`, so that different kernels share one scale."""
+        value = self.unit_value(dimension)
+        return self if isinstance(value, float) and value == 1.0 else (1.0 / value) * self
+
+    # -- the three ways to call it ---------------------------------------------------------------------------
+
+    def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Gram matrix ``(n, m)`` of the rows of `x` ``(n, p)`` and `y` ``(m, p)``; of `x` alone without `y`."""
+        with _full_precision(x):
+            kernel = self.resolve(x) if y is None else self.resolve(x, y)
+            return kernel.evaluate(AllPairs(x, y))
+
+    def paired(self, x: Tensor, y: Tensor) -> Tensor:
+        """``k(x_i, y_i)``, shape ``(n,)``, in O(np)."""
+        with _full_precision(x):
+            return self.resolve(x, y).evaluate(MatchedPairs(x, y))
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        """``k(x_i, x_i)``, shape ``(n,)``, in O(np)."""
+        with _full_precision(x):
+            return self.resolve(x).evaluate(SamePoints(x))
+
+    def squared_distance(self, x: Tensor, y: Tensor) -> Tensor:
+        """``|phi(x_i) - phi(y_i)|^2 = k(x_i, x_i) + k(y_i, y_i) - 2 k(x_i, y_i)``, shape ``(n,)``."""
+        with _full_precision(x):
+            return self.resolve(x, y).evaluate_distance(MatchedPairs(x, y))
+
+    def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
+        """`squared_distance` of these pairs; overridden where the three terms cancel."""
+        ends = self.evaluate(SamePoints(pairs.x)) + self.evaluate(SamePoints(pairs.y))
+        return (ends - 2 * self.evaluate(pairs)).clamp_min(0)
+
+    # -- random Fourier features ---------------------------------------------------------------------------------
+
+    rotation_invariant = False
+    """Whether k depends on |x - y|_2 alone, so that frequencies may be drawn orthogonal."""
+
+    def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor | tuple[Any, ...]:
+        """Draws of the spectral density at gamma = 1, ``(count, p)``; `frequencies` brings in gamma."""
+        raise ValueError(
+            f"{type(self).__name__} has no spectral density, so it has no random Fourier features: "
+            "use operators.Nystrom, or a shift-invariant kernel (rbf, laplacian, rational_quadratic)"
+        )
+
+    def frequencies(self, noise: Any) -> Tensor:
+        """Frequencies ``(count, p)`` with ``k(x, y) = E cos(w . (x - y))``."""
+        raise NotImplementedError
+
+    # -- composition -------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Kernel) -> Kernel:
+        from kvicreg.kernels.composite import Sum
+
+        return Sum([self, other]) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel | float | Tensor) -> Kernel:
+        from kvicreg.kernels.composite import Product, Sum
+
+        if isinstance(other, Kernel):
+            return Product([self, other])
+        return Sum([self], [other]) if isinstance(other, int | float | Tensor) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+class StationaryKernel(Kernel):
+    """A kernel of the distance alone, ``k = profile(gamma * distance)`` with ``profile(0) = 1``.
+
+    Args:
+        gamma: the scale: a positive number, "median", "smoothed" (the median, averaged over steps), or a
+            `kernels.Median` with settings of its own.
+    """
+
+    rotation_invariant = True
+    power = 2
+    """The power of the distance in the formula."""
+
+    def __init__(self, gamma: Gamma = "median") -> None:
+        super().__init__()
+        self.gamma = check_gamma(gamma)
+
+    def distance(self, pairs: Pairs) -> Tensor:
+        """The distance in the formula, without gamma."""
+        return pairs.squared_distance
+
+    def profile(self, scaled_distance: Tensor) -> Tensor:
+        """The kernel's value at ``gamma * distance``."""
+        raise NotImplementedError
+
+    def with_gamma(self, gamma: float | Tensor) -> StationaryKernel:
+        """The same kernel with this scale."""
+        raise NotImplementedError
+
+    def resolve(self, *views: Tensor | AllPairs) -> Kernel:
+        if not isinstance(self.gamma, Median):
+            return self
+        distances = [self.distance(v if isinstance(v, AllPairs) else AllPairs(v)).detach() for v in views]
+        if any(d.shape[-1] < 2 and d.dim() == 2 for d in distances):
+            raise ValueError("the median heuristic needs at least two points per view; give gamma a number")
+        if len(distances) > 1 and len({d.shape for d in distances}) > 1:
+            raise ValueError(
+                f"the median heuristic pools views of one size, got {[d.shape[-1] for d in distances]} rows; "
+                "fix it first with kernel.resolve(...) or give gamma a number"
+            )
+        pooled = distances[0] if len(distances) == 1 else torch.stack(distances)
+        return self.with_gamma(self.gamma.gamma(pooled, power=self.power))
+
+    def _scale(self) -> float | Tensor:
+        if isinstance(self.gamma, Median):
+            raise ValueError("this kernel's bandwidth is not fixed yet: call kernel.resolve(views) first")
+        return self.gamma
+
+    def evaluate(self, pairs: Pairs) -> Tensor:
+        return self.profile(self.distance(pairs) * self._scale())
+
+    @property
+    def bound(self) -> float:
+        return 1.0
+
+    def unit_value(self, dimension: int) -> float:
+        return 1.0
+
+    def extra_repr(self) -> str:
+        if isinstance(self.gamma, Median):
+            return ""
+        return f"gamma={float(self.gamma):.6g}"
+
+
+def _full_precision(x: Tensor) -> torch.autocast:
+    """Autocast off: Gram matrices lose their small eigenvalues in half precision."""
+    device = x.device.type if isinstance(x, Tensor) else "cpu"
+    return torch.autocast(device_type=device, enabled=False)

@@ -1,0 +1,64 @@
+"""The Laplacian kernel, of the Euclidean or the L1 distance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.bandwidth import Gamma
+from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.pairs import MatchedPairs, Pairs
+
+__all__ = ["Laplacian"]
+
+
+class Laplacian(StationaryKernel):
+    """``k(x, y) = exp(-gamma |x - y|_norm)``.
+
+    Universal and bounded by 1, with a slowly decaying spectrum: it favours sharp, local structure. With norm=2 it
+    costs what RBF costs; norm=1 is scikit-learn's, can't use a matrix product and is several times slower.
+
+    Args:
+        gamma: a positive number, "median" (``1 / median |x_i - x_j|``), "smoothed" or a `kernels.Median`.
+        norm: 2 or 1.
+
+    Example:
+        >>> Laplacian(gamma=1.0)(torch.tensor([[0.0, 0.0], [3.0, 4.0]]))
+        tensor([[1.0000, 0.0067],
+                [0.0067, 1.0000]])
+    """
+
+    power = 1
+
+    def __init__(self, gamma: Gamma = "median", norm: Literal[1, 2] = 2) -> None:
+        super().__init__(gamma)
+        if norm not in (1, 2):
+            raise ValueError(f"norm must be 1 or 2, got {norm!r}")
+        self.norm: Literal[1, 2] = norm
+        self.rotation_invariant = norm == 2
+
+    def distance(self, pairs: Pairs) -> Tensor:
+        return pairs.distance if self.norm == 2 else pairs.l1_distance
+
+    def profile(self, scaled_distance: Tensor) -> Tensor:
+        return torch.exp(-scaled_distance)
+
+    def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
+        return -2 * torch.expm1(self.distance(pairs) * -self._scale())
+
+    def with_gamma(self, gamma: float | Tensor) -> Laplacian:
+        return Laplacian(gamma, self.norm)
+
+    def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
+        # norm 2: multivariate Cauchy, a Gaussian over the size of another; norm 1: a Cauchy per coordinate
+        gaussian = torch.randn(count, dimension, generator=generator)
+        other = torch.randn(count, 1 if self.norm == 2 else dimension, generator=generator)
+        return gaussian / other.abs().clamp_min(torch.finfo(other.dtype).tiny)
+
+    def frequencies(self, noise: Tensor) -> Tensor:
+        return noise * self._scale()
+
+    def extra_repr(self) -> str:
+        return ", ".join(filter(None, [super().extra_repr(), f"norm={self.norm}"]))

@@ -1,0 +1,42 @@
+"""The Gaussian (RBF) kernel."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.pairs import MatchedPairs
+
+__all__ = ["RBF"]
+
+
+class RBF(StationaryKernel):
+    """``k(x, y) = exp(-gamma |x - y|_2^2)``.
+
+    Universal, bounded by 1 and smooth: the default. Its spectrum decays fast, so it favours coarse structure and
+    forgives noise.
+
+    Args:
+        gamma: a positive number, "median" (``1 / median |x_i - x_j|^2``), "smoothed" or a `kernels.Median`.
+
+    Example:
+        >>> RBF(gamma=1.0)(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.0000, 0.3679],
+                [0.3679, 1.0000]])
+    """
+
+    def profile(self, scaled_distance: Tensor) -> Tensor:
+        return torch.exp(-scaled_distance)
+
+    def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
+        return -2 * torch.expm1(self.distance(pairs) * -self._scale())
+
+    def with_gamma(self, gamma: float | Tensor) -> RBF:
+        return RBF(gamma)
+
+    def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(count, dimension, generator=generator)
+
+    def frequencies(self, noise: Tensor) -> Tensor:
+        return noise * (2 * self._scale()) ** 0.5

@@ -1,0 +1,176 @@
+"""Kernel VICReg: invariance, variance and covariance in a reproducing kernel Hilbert space."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from kvicreg import kernels
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.pairs import safe_sqrt
+from kvicreg.losses.terms import LossTerms, check_choice, check_weights, stack_views
+from kvicreg.operators import Approximation, CovarianceOperator, view_operators
+
+__all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "variance_term"]
+
+Parametrization = Literal["scaled", "paper"]
+CovarianceForm = Literal["norm", "squared"]
+
+DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {"scaled": (1.0, 1.0, 0.02), "paper": (0.5, 1.0, 2.0)}
+"""(invariance, variance, covariance): ours, and the triple the paper uses most on natural images."""
+
+
+class KernelVICRegLoss(nn.Module):
+    """``alpha * invariance + beta * variance + zeta * covariance``, each in the feature space of a kernel.
+
+    With ``C`` the centred covariance operator of a view and ``lambda_i`` its eigenvalues:
+
+    - invariance: ``mean_i |phi(z_i) - phi(z'_i)|^2``
+    - variance: ``mean_i [threshold - sqrt(lambda_i + eps)]_+^2``, added up over the views
+    - covariance: ``|C|_HS``, added up over the views
+
+    The "paper" parametrization is exactly that. "scaled" measures the same three quantities without units, so that one
+    triple of weights serves every kernel, batch size and width: the kernel is divided by its value at unit-variance
+    input, standard deviations are ``sqrt(r lambda_i + eps)`` over the r directions that can vary, so that a flat
+    spectrum of unit total variance reads 1, and the covariance is compared with the flat spectrum of the same total,
+    ``sqrt(r) |C|_HS / tr C``.
+
+    With more than two views it is the mean of the loss over all pairs of views.
+
+    Args:
+        kernel: a name ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic" or "rq") or a `Kernel`.
+        parametrization: "scaled" or "paper".
+        invariance_weight, variance_weight, covariance_weight: alpha, beta and zeta; None takes the parametrization's.
+        threshold: the standard deviation that is enough.
+        eps: added to variances under the root.
+        covariance: "norm" or "squared".
+        include_diagonal: the full Hilbert-Schmidt norm, or the paper's, which leaves out the diagonal of the Gram
+            matrix.
+        approximation: None (exact), `operators.Nystrom(landmarks=m)` or `operators.RandomFourier(features=D)`.
+        gather: under `torch.distributed`, the loss of the global batch (with gradients that are right after DDP's
+            averaging); False keeps to the local batch.
+
+    Shape:
+        Views ``(b, p)``, two or more, all of one shape; the result is a scalar of at least float32.
+
+    Example:
+        >>> criterion = KernelVICRegLoss(kernel="rbf")
+        >>> z1, z2 = torch.randn(64, 32, requires_grad=True), torch.randn(64, 32)
+        >>> criterion(z1, z2).backward()
+        >>> criterion.terms(z1, z2)._fields
+        ('total', 'invariance', 'variance', 'covariance')
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "rbf",
+        parametrization: Parametrization = "scaled",
+        invariance_weight: float | None = None,
+        variance_weight: float | None = None,
+        covariance_weight: float | None = None,
+        threshold: float = 1.0,
+        eps: float = 1e-4,
+        covariance: CovarianceForm = "norm",
+        include_diagonal: bool = False,
+        approximation: Approximation | None = None,
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        check_choice("parametrization", parametrization, list(DEFAULT_WEIGHTS))
+        check_choice("covariance", covariance, ["norm", "squared"])
+        if approximation is not None and not isinstance(approximation, Approximation):
+            raise TypeError(
+                "approximation must be None, operators.Nystrom(...) or operators.RandomFourier(...), "
+                f"got {type(approximation).__name__}"
+            )
+        given = (invariance_weight, variance_weight, covariance_weight)
+        defaults = DEFAULT_WEIGHTS[parametrization]
+        alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
+        check_weights(invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
+        check_weights(threshold=threshold, eps=eps)
+        self.kernel = kernels.get(kernel)
+        self.parametrization = parametrization
+        self.invariance_weight, self.variance_weight, self.covariance_weight = alpha, beta, zeta
+        self.threshold, self.eps = float(threshold), float(eps)
+        self.covariance, self.include_diagonal = covariance, include_diagonal
+        self.approximation = approximation
+        self.gather = gather
+
+    def forward(self, *views: Tensor) -> Tensor:
+        """The weighted loss, a scalar."""
+        return self.terms(*views).total
+
+    def terms(self, *views: Tensor) -> LossTerms:
+        """The weighted total and the three terms without their weights."""
+        return kernel_vicreg_terms(
+            *views,
+            kernel=self.kernel,
+            parametrization=self.parametrization,
+            weights=(self.invariance_weight, self.variance_weight, self.covariance_weight),
+            threshold=self.threshold,
+            eps=self.eps,
+            covariance=self.covariance,
+            include_diagonal=self.include_diagonal,
+            approximation=self.approximation,
+            gather=self.gather,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"parametrization={self.parametrization!r}, weights=({self.invariance_weight:g}, "
+            f"{self.variance_weight:g}, {self.covariance_weight:g}), threshold={self.threshold:g}, eps={self.eps:g}, "
+            f"covariance={self.covariance!r}, include_diagonal={self.include_diagonal}, gather={self.gather}"
+        )
+
+
+def kernel_vicreg_terms(
+    *views: Tensor,
+    kernel: Kernel,
+    parametrization: Parametrization = "scaled",
+    weights: tuple[float, float, float] = DEFAULT_WEIGHTS["scaled"],
+    threshold: float = 1.0,
+    eps: float = 1e-4,
+    covariance: CovarianceForm = "norm",
+    include_diagonal: bool = False,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+) -> LossTerms:
+    """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
+    z = stack_views(views)
+    scaled = parametrization == "scaled"
+    with torch.autocast(z.device.type, enabled=False):
+        operator, invariance = view_operators(z, kernel, approximation, gather, unit=scaled)
+        per_two_views = 2 / len(views)
+        variance = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled).sum() * per_two_views
+        spread = covariance_term(operator, form=covariance, include_diagonal=include_diagonal, eps=eps, scaled=scaled)
+        covariance_sum = spread.sum() * per_two_views
+        total = weights[0] * invariance + weights[1] * variance + weights[2] * covariance_sum
+    return LossTerms(total, invariance, variance, covariance_sum)
+
+
+def variance_term(operator: CovarianceOperator, *, threshold: float, eps: float, scaled: bool) -> Tensor:
+    """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
+
+    Over all b directions, those that are known to be zero included; scaled: over the r that can vary, with r lambda_i.
+    """
+    values = operator.eigenvalues()
+    if scaled:
+        r = operator.rank_bound
+        deviations = (values[..., :r] * r + eps).sqrt()
+        return (threshold - deviations).clamp_min(0).square().mean(-1)
+    b = operator.samples
+    hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
+    missing: float = (b - values.shape[-1]) * max(0.0, threshold - eps**0.5) ** 2
+    return (hinges + missing) / b
+
+
+def covariance_term(
+    operator: CovarianceOperator, *, form: CovarianceForm, include_diagonal: bool, eps: float, scaled: bool
+) -> Tensor:
+    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
+    squared = operator.squared_hs_norm() if include_diagonal else operator.squared_offdiagonal_hs_norm()
+    if scaled:
+        squared = squared * operator.rank_bound / (operator.trace() + eps).square()
+    return squared if form == "squared" else safe_sqrt(squared)

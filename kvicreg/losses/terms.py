@@ -1,0 +1,75 @@
+"""What a loss returns, and what it accepts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.pairs import at_least_float32
+from kvicreg.operators.eigenvalues import is_concrete
+
+__all__ = ["LossTerms", "check_choice", "check_weights", "stack_views"]
+
+
+class LossTerms(NamedTuple):
+    """`total` is weighted, the three terms are not; variance and covariance are those of both views together."""
+
+    total: Tensor
+    invariance: Tensor
+    variance: Tensor
+    covariance: Tensor
+
+
+def stack_views(views: Sequence[Tensor]) -> Tensor:
+    """The views as one tensor ``(v, b, p)`` of at least float32, after everything about them has been checked."""
+    if len(views) < 2:
+        raise ValueError(f"the loss compares views: it needs at least two embeddings, got {len(views)}")
+    converted = [at_least_float32(view, f"view {i}") for i, view in enumerate(views, 1)]
+    first = converted[0]
+    for i, view in enumerate(converted, 1):
+        if view.dim() != 2:
+            raise ValueError(f"view {i} must have shape (b, p), got {tuple(view.shape)}; flatten or pool it first")
+        if view.shape != first.shape:
+            raise ValueError(
+                f"all views must have the same shape: view 1 is {tuple(first.shape)}, view {i} is {tuple(view.shape)}"
+            )
+        if view.device != first.device:
+            raise ValueError(f"all views must be on one device: view 1 is on {first.device}, view {i} on {view.device}")
+    if first.numel() == 0:
+        raise ValueError(f"the views are empty, of shape {tuple(first.shape)}")
+    dtype = max((view.dtype for view in converted), key=lambda d: torch.finfo(d).bits)
+    stacked = torch.stack([view.to(dtype) for view in converted])
+    if is_concrete(stacked):
+        _check_finite(stacked)
+    return stacked
+
+
+def _check_finite(views: Tensor) -> None:
+    # one cheap reduction in the good case; the sum of finite numbers may overflow, so count before complaining
+    if math.isfinite(views.detach().sum()):
+        return
+    for i, view in enumerate(views.detach(), 1):
+        bad = int((~view.isfinite()).sum())
+        if bad:
+            rows = int((~view.isfinite()).any(dim=1).sum())
+            raise ValueError(
+                f"view {i} has {bad} NaN or infinite values, in {rows} of its {len(view)} rows: "
+                "the network diverged or its input was not finite; lower the learning rate or look at the data"
+            )
+
+
+def check_weights(**values: float) -> None:
+    """Refuse negative or non-finite settings, by name."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and at least 0, got {value}")
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,12 @@
+"""Covariance operators of batches in feature space, exact or approximate, local or global."""
+
+from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.build import covariance_operator, view_operators
+from kvicreg.operators.covariance import CovarianceOperator
+
+__all__ = [
+    "Approximation",
+    "CovarianceOperator",
+    "covariance_operator",
+    "view_operators",
+]

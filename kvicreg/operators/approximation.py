@@ -1,0 +1,18 @@
+"""What an approximation is: an explicit feature map shared by all views."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from kvicreg.kernels.base import Kernel
+from kvicreg.operators.shard import Shard
+
+__all__ = ["Approximation"]
+
+
+class Approximation(nn.Module):
+    """Explicit features ``Phi`` with ``k(x, y) ~ Phi(x) . Phi(y)``, so that nothing b x b is built."""
+
+    def features(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+        """Features ``(v, b, D)`` of embeddings ``(v, b, p)``, by one map for all views and processes."""
+        raise NotImplementedError

@@ -1,0 +1,91 @@
+"""From embeddings to the covariance operator and the distance of the views in feature space."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from kvicreg import kernels
+from kvicreg.kernels.bandwidth import evenly_spaced
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.linear import Linear
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, at_least_float32
+from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.covariance import CovarianceOperator
+from kvicreg.operators.shard import Shard
+
+__all__ = ["covariance_operator", "view_operators"]
+
+APPROXIMATE_MEDIAN_ROWS = 256
+"""How many rows of each view stand for it in the median when an approximation avoids the b x b matrix."""
+
+
+def covariance_operator(
+    z: Tensor, kernel: str | Kernel = "rbf", approximation: Approximation | None = None, gather: bool = False
+) -> CovarianceOperator:
+    """The covariance operator of a batch of embeddings ``(b, p)`` under a kernel.
+
+    Leading dimensions are views: ``(v, b, p)`` gives v operators at once that share one bandwidth and one feature map.
+
+    Example:
+        >>> covariance_operator(torch.randn(32, 8), "linear").eigenvalues().shape
+        torch.Size([8])
+    """
+    z = at_least_float32(z, "z")
+    if z.dim() not in (2, 3) or z.shape[-2] < 2:
+        raise ValueError(f"z must have shape (b, p) or (views, b, p) with b >= 2, got {tuple(z.shape)}")
+    with torch.autocast(z.device.type, enabled=False):
+        return _Embedded(z, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator()
+
+
+def view_operators(
+    views: Tensor, kernel: Kernel, approximation: Approximation | None = None, gather: bool = True, unit: bool = False
+) -> tuple[CovarianceOperator, Tensor]:
+    """The operators of all views ``(v, b, p)``, and the mean squared distance of the views in feature space.
+
+    The distance is ``mean_i |phi(x_i) - phi(x'_i)|^2`` over the pairs of views; only paired evaluations are made for
+    it, never a b x b cross Gram matrix. With `unit` the kernel is divided by its value at unit-variance input.
+    """
+    shard = Shard.of(views, gather=gather)
+    if shard.total < 2:
+        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+    embedded = _Embedded(views, kernel.unit(views.shape[-1]) if unit else kernel, approximation, shard)
+    return embedded.operator(), embedded.distance()
+
+
+class _Embedded:
+    """Embeddings in feature space: as a kernel's geometry, or as explicit features."""
+
+    def __init__(self, z: Tensor, kernel: Kernel, approximation: Approximation | None, shard: Shard) -> None:
+        explicit = isinstance(kernel, Linear) and z.shape[-1] < shard.total
+        if approximation is None and not explicit:
+            z = shard.gather(z)
+            shard = Shard.of(z, gather=False)
+        self.z, self.shard = z, shard
+        self.features: Tensor | None = None
+        if approximation is not None:
+            rows = evenly_spaced(shard.total, APPROXIMATE_MEDIAN_ROWS, z.device)
+            kernel = kernel.resolve(AllPairs(shard.take(z, rows)))
+            self.features = approximation.features(z, kernel, shard)
+        elif not isinstance(kernel, Linear):
+            self.pairs = AllPairs(z)
+            kernel = kernel.resolve(self.pairs)
+        self.kernel = kernel
+
+    def operator(self) -> CovarianceOperator:
+        rank = self.kernel.rank(self.z.shape[-1])
+        if self.features is not None:
+            return CovarianceOperator.from_features(self.features, shard=self.shard, rank=rank)
+        if isinstance(self.kernel, Linear):
+            return CovarianceOperator.from_features(self.z, shard=self.shard, rank=rank, scale=self.kernel.gamma)
+        return CovarianceOperator.from_gram(self.kernel.evaluate(self.pairs), rank=rank)
+
+    def distance(self) -> Tensor:
+        pairs = combinations(range(self.z.shape[0]), 2)
+        if self.features is not None:
+            each = [(self.features[i] - self.features[j]).square().sum() for i, j in pairs]
+        else:
+            each = [self.kernel.evaluate_distance(MatchedPairs(self.z[i], self.z[j])).sum() for i, j in pairs]
+        return self.shard.sum(torch.stack(each).mean()) / self.shard.total
