@@ -33,6 +33,7 @@ class DataSet:
             or is one archive.
         archive_md5: checks the archive where the unpacked files are too many to list.
         folder: the archive's top folder.
+        how: what to do instead, for a data set that can't be fetched.
     """
 
     title: str
@@ -43,6 +44,7 @@ class DataSet:
     archive_md5: str | None = None
     folder: str = ""
     mirrors: tuple[Mirror, ...] = ()
+    how: str = ""
 
 
 _CIFAR_MD5 = (
@@ -118,9 +120,11 @@ DATA_SETS: dict[str, DataSet] = {
         folder="tiny-imagenet-200",
     ),
     "imagenet100": DataSet(
-        title="100 classes of ImageNet, from a folder of yours",
+        title="100 classes of ImageNet, about 127,000 + 5,000 photographs",
         licence="ImageNet's terms: research, not commerce",
         megabytes=13_000,
+        how="ImageNet needs an account with image-net.org. Put it into the data root as imagenet/ (or its 100 classes "
+        "as imagenet100/) with train/<class>/ and val/<class>/; a classes.txt there replaces the usual 100 classes",
     ),
 }
 

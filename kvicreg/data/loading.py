@@ -133,10 +133,7 @@ def _named_folder(name: str, root: Path) -> tuple[Path, list[str] | None]:
             own = folder / "classes.txt"
             text = own.read_text() if own.is_file() else _imagenet100_classes()
             return folder, text.split()
-    raise ValueError(
-        f"data: imagenet100 is not in {root}. ImageNet can't be fetched without an account: put it there as "
-        "imagenet/ (or its 100 classes as imagenet100/) with train/<class>/ and val/<class>/ folders"
-    )
+    raise ValueError(f"data: imagenet100 is not in {root}. {DATA_SETS[name].how}")
 
 
 def _imagenet100_classes() -> str:

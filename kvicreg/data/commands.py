@@ -1,0 +1,105 @@
+"""What `kvicreg data list | get NAME | show NAME` do; the command line wraps these functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from kvicreg.data.batching import in_order
+from kvicreg.data.catalogue import DATA_SETS, data_root
+from kvicreg.data.fetching import get
+from kvicreg.data.loading import load
+from kvicreg.data.presets import view_config
+from kvicreg.data.views import Views
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
+
+
+def list_data(root: Path | None = None) -> str:
+    """Print the data sets known by name: what is here, how large, under which licence. Returns where they live."""
+    from rich.console import Console
+    from rich.table import Table
+
+    place = data_root(root)
+    table = Table("name", "what it is", "licence", "MB", "here", box=None, header_style="bold")
+    for name, entry in DATA_SETS.items():
+        folder = place / name
+        built_in = name in ("mnist-small", "digits")
+        size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6 if folder.is_dir() else 0
+        here = "built in" if built_in else "yes" if folder.is_dir() else "by hand" if entry.how else "no"
+        table.add_row(name, entry.title, entry.licence, f"{size or entry.megabytes:,.0f}", here)
+    Console(soft_wrap=True).print(table)
+    return f"Data sets live in {place}; fetch one with: kvicreg data get NAME"
+
+
+def get_data(name: str, root: Path | None = None) -> str:
+    """Fetch a data set, telling the progress. Returns where it is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        tasks = {}
+
+        def progress(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
+
+        folder = get(name, root, say=console.print, progress=progress)
+    return f"{name}: verified, in {folder}"
+
+
+def show_data(
+    source: str,
+    out: Path = Path("contact-sheet.png"),
+    split: str = "train",
+    images: int = 16,
+    image_size: int | None = None,
+    seed: int = 0,
+    root: Path | None = None,
+    views: dict[str, float] | None = None,
+) -> str:
+    """Write a contact sheet: evenly spaced images of `source`, each beside its two views. Returns where it is.
+
+    Args:
+        source: a data set's name, a folder of images or a list file.
+        images: how many.
+        views: strengths that differ from the preset's.
+    """
+    if images < 1:
+        raise ValueError(f"images: expected at least 1, got {images}")
+    data = load(source, split, root=root, image_size=image_size)
+    chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
+    transform = Views.of(data, view_config(data.name, views))
+    rows = []
+    for batch, samples, _ in in_order(chosen, 64):
+        two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
+        rows.append(torch.stack((batch, *two), 1))
+    sheet = contact_sheet(torch.cat(rows))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(out)
+    return f"{len(chosen)} images of {data!r} and their two views: {out}"
+
+
+def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:
+    """A picture of `rows`, uint8 (n, k, c, s, s): each row of k images side by side, `columns` rows abreast."""
+    from PIL import Image
+
+    n, k, _, s, _ = rows.shape
+    zoom = max(1, tile // s)
+    side, gap = s * zoom, max(4, s * zoom // 24)
+    width, height = k * side + (k - 1) * 2 + 3 * gap, side + gap
+    columns = min(columns, n)
+    sheet = Image.new("RGB", (columns * width - gap, -(-n // columns) * height + gap), "white")
+    for i, row in enumerate(rows):
+        for j, pixels in enumerate(row):
+            array = pixels.expand(3, s, s).permute(1, 2, 0).contiguous().numpy()
+            image = Image.fromarray(array).resize((side, side), Image.Resampling.NEAREST)
+            sheet.paste(image, (gap + (i % columns) * width + j * (side + 2), gap + (i // columns) * height))
+    return sheet
