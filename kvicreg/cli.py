@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 # --------------------------------------------------------------------------- the commands
 
@@ -33,9 +34,145 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
     return str(run(out=out, seed=seed))
 
 
+def train(argv: list[str]) -> str:
+    """Pretrain an encoder without labels, and leave a run folder.
+
+    Examples:
+        kvicreg train --data mnist --kernel laplacian --epochs 20 --out runs/first
+        kvicreg train --data photos/ --encoder resnet18 --image-size 64 --out runs/photos
+        kvicreg train --config paper-cifar10-rq --batch-size 256
+        kvicreg train --resume runs/first
+    """
+    from dataclasses import asdict, replace
+
+    from kvicreg.training.config import TrainConfig, TrainFlags, dump_config, load_config
+
+    resume, recipe = value_of("--resume", argv), value_of("--config", argv)
+    if resume is not None and len(argv) > (1 if f"--resume={resume}" in argv else 2):
+        raise UsageError(
+            "--resume continues a run as it was and takes no other flag; a new run can start from it: --init"
+        )
+    if resume is not None and not (Path(resume) / "config.yaml").is_file():
+        raise FileNotFoundError(f"{resume} is not a run folder: it has no config.yaml to resume from")
+    base = TrainConfig() if recipe is None else load_config(recipe)
+    if resume is not None:
+        base = replace(load_config(Path(resume) / "config.yaml"), out=resume)
+    flags = parse(TrainFlags, "train", argv, doc=train.__doc__, default=TrainFlags(**asdict(base)))
+    config = flags.settings
+    if flags.dry_run:
+        from kvicreg.training.estimate import estimate
+
+        config, cost = estimate(config)
+        print(dump_config(config), end="")
+        return f"{cost} Nothing was written."
+    from kvicreg.training.run import train as run
+
+    folder = run(config, resume=resume is not None, overwrite=flags.overwrite)
+    return f"Run folder: {folder} (encoder.safetensors, metrics.csv, checkpoints). Next: kvicreg evaluate {folder}"
+
+
+def embed(
+    run: Path,
+    images: str,
+    /,
+    out: Path = Path("embeddings.npz"),
+    split: str = "train",
+    projector: bool = False,
+    batch_size: int = 256,
+    workers: int = 2,
+    device: str = "auto",
+) -> str:
+    """Embed images with a trained encoder, to npz, parquet or csv.
+
+    Example:
+        kvicreg embed runs/first images/ --out embeddings.npz
+
+    Args:
+        run: run folder.
+        images: folder of images, data set by name, or list file.
+        out: file to write, ending in .npz, .parquet or .csv.
+        split: split of the images, where they have splits.
+        projector: the embeddings the loss saw, in place of the encoder's features.
+        batch_size: images at a time.
+        workers: processes that decode files.
+        device: cpu, cuda, or auto.
+    """
+    from kvicreg.training.embed import embed as write
+
+    count, width = write(
+        run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device
+    )
+    return f"{count:,} embeddings of width {width}: {out}"
+
+
+def data_list(root: Path | None = None) -> str:
+    """List the data sets known by name.
+
+    Example:
+        kvicreg data list
+
+    Args:
+        root: where data sets live.
+    """
+    from kvicreg.data.commands import list_data
+
+    return list_data(root)
+
+
+def data_get(name: str, /, root: Path | None = None) -> str:
+    """Fetch a data set, verify it and unpack it.
+
+    Example:
+        kvicreg data get mnist
+
+    Args:
+        name: of the data set.
+        root: where data sets live.
+    """
+    from kvicreg.data.commands import get_data
+
+    return get_data(name, root)
+
+
+def data_show(
+    source: str,
+    /,
+    out: Path = Path("contact-sheet.png"),
+    split: str = "train",
+    images: int = 16,
+    image_size: int | None = None,
+    seed: int = 0,
+    root: Path | None = None,
+    view: dict[str, float] = {},  # noqa: B006 - never changed
+) -> str:
+    """Draw images beside their two views, to see what the network sees.
+
+    Example:
+        kvicreg data show mnist-small --out sheet.png --view rotation 30
+
+    Args:
+        source: data set by name, folder of images, or list file.
+        out: picture to write.
+        split: train, test or unlabelled.
+        images: how many.
+        image_size: side of the images.
+        seed: of the views.
+        root: where data sets live.
+        view: strengths changed on top of the preset's.
+    """
+    from kvicreg.data.commands import show_data
+
+    return show_data(source, out, split, images, image_size, seed, root, view)
+
+
 # name -> function; a name of two words is a subcommand ("data list")
 COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
+    "train": train,
+    "embed": embed,
+    "data list": data_list,
+    "data get": data_get,
+    "data show": data_show,
 }
 
 # --------------------------------------------------------------------------- parsing and errors
@@ -85,15 +222,23 @@ def find(argv: Sequence[str]) -> tuple[str, list[str]]:
     raise UsageError(f"{where}: no command {said!r}; {hint}")
 
 
-def parse_and_call(name: str, argv: list[str]) -> str | None:
-    """Read the flags of a command by its signature, and call it."""
+def parse(what: Any, name: str, argv: list[str], **options: Any) -> Any:
+    """Read flags by the signature of a function (and call it) or by the fields of a dataclass (and make it)."""
     import tyro
 
-    command = COMMANDS[name]
-    description = inspect.cleandoc(command.__doc__ or "").split("\nArgs:")[0]
-    return tyro.cli(
-        command, prog=f"kvicreg {name}", description=description, args=argv, config=(tyro.conf.DisallowNone,)
-    )
+    description = inspect.cleandoc(options.pop("doc", what.__doc__) or "").split("\nArgs:")[0]
+    marks = (tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff)
+    return tyro.cli(what, prog=f"kvicreg {name}", description=description, args=argv, config=marks, **options)
+
+
+def value_of(flag: str, argv: Sequence[str]) -> str | None:
+    """The value given to a flag on the command line, if it is there."""
+    for here, following in zip(argv, [*argv[1:], None], strict=True):
+        if here == flag:
+            return following
+        if here.startswith(f"{flag}="):
+            return here.removeprefix(f"{flag}=")
+    return None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -113,7 +258,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "kvicreg"
     try:
         name, rest = find(argv)
-        last_line = parse_and_call(name, rest)
+        last_line = train(rest) if name == "train" else parse(COMMANDS[name], name, rest)
         if last_line:
             print(last_line)
         return 0

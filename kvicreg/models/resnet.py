@@ -23,9 +23,7 @@ class BasicBlock(nn.Module):
         self.bn2 = norm2d(norm, outputs)
         self.downsample: nn.Module | None = None
         if stride != 1 or inputs != outputs:
-            self.downsample = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm2d(norm, outputs)
-            )
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm2d(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x if self.downsample is None else self.downsample(x)
@@ -47,9 +45,7 @@ class ResNet18(nn.Module):
         norm: "batch", or "group" for an encoder without batch statistics.
     """
 
-    def __init__(
-        self, in_channels: int = 3, width: float = 1.0, stem: Stem = "imagenet", norm: str = "batch"
-    ) -> None:
+    def __init__(self, in_channels: int = 3, width: float = 1.0, stem: Stem = "imagenet", norm: str = "batch") -> None:
         super().__init__()
         if stem not in ("imagenet", "small"):
             raise ValueError(f"stem must be 'imagenet' or 'small', got {stem!r}")

@@ -47,9 +47,7 @@ class PretrainedEncoder(nn.Module):
     def preprocess(self, images: Tensor) -> Tensor:
         """uint8 images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched."""
         if images.dtype != torch.uint8 or images.ndim != 4:
-            raise ValueError(
-                f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}"
-            )
+            raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
         x = images.to(self.mean.device).float().div_(255.0)
         size, channels = self.image_size, self.mean.shape[1]
         h, w = x.shape[2:]
@@ -96,9 +94,9 @@ def save_encoder(
         "projector": getattr(projector, "description", None),
         "version": __version__,
     }
-    _save_weights(encoder, folder / "encoder.safetensors")
+    save_weights(encoder, folder / "encoder.safetensors")
     if projector is not None:
-        _save_weights(projector, folder / "projector.safetensors")
+        save_weights(projector, folder / "projector.safetensors")
     write_atomically(folder / "encoder.json", json.dumps(description, indent=2).encode() + b"\n")
     return folder / "encoder.safetensors"
 
@@ -130,11 +128,11 @@ def load_encoder(
                 f"{folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it"
             )
         encoder = build_encoder(**description["architecture"])
-    _load_weights(encoder, folder / "encoder.safetensors")
+    load_weights(encoder, folder / "encoder.safetensors")
     head = None
     if projector:
         head = Projector(**description["projector"])
-        _load_weights(head, folder / "projector.safetensors")
+        load_weights(head, folder / "projector.safetensors")
     return PretrainedEncoder(encoder, head, description).to(device).eval()
 
 
@@ -151,16 +149,21 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _save_weights(module: nn.Module, path: Path) -> None:
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Write a module's weights and buffers as safetensors."""
     from safetensors.torch import save
 
     write_atomically(path, save({k: v.detach().cpu().contiguous() for k, v in module.state_dict().items()}))
 
 
-def _load_weights(module: nn.Module, path: Path) -> None:
+def load_weights(module: nn.Module, path: str | Path) -> None:
+    """Fill a module from a safetensors file, or from encoder.safetensors in a run folder."""
     from safetensors.torch import load_file
 
+    path = Path(path) / "encoder.safetensors" if Path(path).is_dir() else Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there are no weights at {path}")
     try:
         module.load_state_dict(load_file(path))
     except RuntimeError as error:
-        raise ValueError(f"{path} does not fit the encoder: {error}") from error
+        raise ValueError(f"{path} does not fit the encoder: {' '.join(str(error).split())}") from error

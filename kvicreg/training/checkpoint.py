@@ -1,0 +1,74 @@
+"""Checkpoints: written whole or not at all, read without pickle's powers."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+
+from kvicreg.models.storage import write_atomically
+from kvicreg.training.record import Record
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes to a temporary file, syncs it to disk and renames it; loads with weights_only=True."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        write_atomically(Path(path), buffer.getvalue())
+
+    def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: Any = True) -> dict[str, Any]:
+        checkpoint: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        return checkpoint
+
+
+class Checkpoints(pl.Callback):
+    """Keeps checkpoints/last.ckpt, from which a run continues exactly, and checkpoints/best.ckpt.
+
+    Best is the highest online probe accuracy (on training images) where there are labels, else the lowest loss.
+
+    Args:
+        folder: the run folder.
+        record: the callback that has measured the epoch.
+        steps: batches between checkpoints within an epoch; None for none.
+        minutes: longest time between checkpoints.
+    """
+
+    def __init__(self, folder: Path, record: Record, *, steps: int | None, minutes: float) -> None:
+        self.folder, self.record, self.steps, self.minutes = folder / "checkpoints", record, steps, minutes
+        self.best = float("-inf")
+        self.saved_at = time.monotonic()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        batches = module.batches_done
+        if batches % int(trainer.num_training_batches) == 0:
+            return  # the end of the epoch saves, after it has been measured
+        due = self.steps is not None and batches % self.steps == 0
+        if trainer.world_size == 1:  # clocks differ between processes, and a checkpoint needs all of them
+            due |= time.monotonic() - self.saved_at > 60 * self.minutes
+        if due:
+            self.record.check_finite()  # never replace a good checkpoint by a broken one
+            self._save(trainer, "last")
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        score = self.record.score()
+        if score is not None and score > self.best:
+            self.best = score
+            self._save(trainer, "best")
+        self._save(trainer, "last")
+
+    def _save(self, trainer: pl.Trainer, name: str) -> None:
+        trainer.save_checkpoint(self.folder / f"{name}.ckpt")
+        self.saved_at = time.monotonic()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.best = state_dict["best"]

@@ -1,0 +1,274 @@
+"""TrainConfig: everything a run depends on. The command line, recipes and config.yaml all are this dataclass."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+RECIPES = Path(__file__).parent / "recipes"
+_POSITIVE = (
+    "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
+    "projector_outputs", "components", "devices", "nodes", "log_every", "probe_every", "image_size", "max_steps",
+    "clip", "checkpoint_steps", "checkpoint_minutes", "gamma",
+)  # fmt: skip
+_NOT_NEGATIVE = ("workers", "warmup_epochs", "weight_decay", "final_learning_rate", "momentum", "probe_images")
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """Settings of a training run; each field is a flag of `kvicreg train` and a key of a recipe."""
+
+    # ---- data and views
+    data: str = "mnist-small"
+    """Data set by name (see kvicreg data list), a folder of images, or a list file."""
+    data_root: str | None = None
+    """Where downloaded data sets live; by default KVICREG_DATA or the user's cache."""
+    split: Literal["train", "unlabelled"] = "train"
+    """Images to pretrain on."""
+    image_size: int | None = None
+    """Side of the images in pixels; by default the data set's own."""
+    channels: Literal[1, 3] | None = None
+    """Grey (1) or colour (3); by default the data set's own."""
+    views: str = "auto"
+    """Preset of the random views: auto (by data set), digits, clothes, small, natural, none."""
+    view: dict[str, float] = field(default_factory=dict)
+    """Single strengths changed on top of the preset: --view rotation 10 blur 0.5."""
+    workers: int = 2
+    """Processes that decode image files; data in memory needs none."""
+
+    # ---- method and loss
+    method: Literal["kernel-vicreg", "vicreg"] = "kernel-vicreg"
+    """Self-supervised method."""
+    kernel: str = "rbf"
+    """Kernel: linear, polynomial, rbf, laplacian, rational_quadratic (rq)."""
+    gamma: float | None = None
+    """The kernel's scale; by default the median heuristic (polynomial: 1 / width)."""
+    bandwidth_momentum: float = 0.0
+    """Smoothing of the median over steps, 0 (each batch's own) to below 1."""
+    degree: int | None = None
+    """Degree of the polynomial kernel."""
+    coef0: float | None = None
+    """Constant of the polynomial kernel."""
+    alpha: float | None = None
+    """Exponent of the rational quadratic kernel."""
+    distance_norm: Literal[1, 2] | None = None
+    """Norm inside the Laplacian kernel."""
+    parametrization: Literal["scaled", "paper"] = "scaled"
+    """Kernel VICReg without units (scaled), or the equations as printed (paper)."""
+    convention: Literal["official", "paper", "solo-learn"] = "official"
+    """Which published form of VICReg, for --method vicreg."""
+    invariance_weight: float | None = None
+    """Weight of the invariance term; by default the loss's own."""
+    variance_weight: float | None = None
+    """Weight of the variance term; by default the loss's own."""
+    covariance_weight: float | None = None
+    """Weight of the covariance term; by default the loss's own."""
+    threshold: float | None = None
+    """Standard deviation the variance term asks for; by default the loss's own."""
+    eps: float | None = None
+    """Added under the square root of the variance term; by default the loss's own."""
+    covariance: Literal["norm", "squared"] | None = None
+    """Covariance term: Hilbert-Schmidt norm, or its square; by default the loss's own."""
+    include_diagonal: bool | None = None
+    """Keep the diagonal of the Gram matrix in the covariance term; by default the loss's own."""
+    approximation: Literal["exact", "nystrom", "random-fourier"] = "exact"
+    """How the kernel's operator is computed."""
+    components: int = 128
+    """Landmarks (nystrom) or features (random-fourier)."""
+
+    # ---- encoder and projector
+    encoder: str = "small-cnn"
+    """Encoder: small-cnn, resnet18, timm:NAME, torchvision:NAME."""
+    width: float = 1.0
+    """Factor on the encoder's channels."""
+    stem: Literal["auto", "small", "imagenet"] = "auto"
+    """First layers of ResNet-18; auto is small up to 64 pixels."""
+    pool: int = 2
+    """The small CNN's last map is averaged to pool x pool."""
+    norm: Literal["batch", "group"] = "batch"
+    """Normalisation; group uses no statistics of the batch."""
+    projector_layers: int = 3
+    """Linear layers of the projector."""
+    projector_hidden: int = 1024
+    """Width of the projector's hidden layers."""
+    projector_outputs: int = 1024
+    """Width of the embeddings."""
+    init: str | None = None
+    """Run folder or encoder.safetensors whose encoder weights to start from."""
+
+    # ---- optimisation
+    epochs: int = 20
+    """Passes over the images."""
+    max_steps: int | None = None
+    """Stop after this many optimizer steps, even within an epoch; the schedule still spans all epochs."""
+    batch_size: int = 512
+    """Images per batch, over all processes."""
+    accumulate: int = 1
+    """Batches whose gradients are averaged per step; the loss sees each batch by itself."""
+    optimizer: Literal["adam", "adamw", "sgd", "lars"] = "adam"
+    """Optimizer."""
+    learning_rate: float = 1e-3
+    """Peak learning rate."""
+    final_learning_rate: float = 0.0
+    """Where the cosine ends."""
+    warmup_epochs: float = 0.5
+    """Epochs of linear warm-up."""
+    weight_decay: float = 0.0
+    """Weight decay, on weights but not on biases and normalisation."""
+    momentum: float = 0.9
+    """Momentum of sgd and lars."""
+    clip: float | None = None
+    """Largest norm of the gradient."""
+
+    # ---- engine
+    seed: int = 0
+    """Seed of the weights, the order of the data and the views."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
+    """Arithmetic of the encoder; the loss always runs in at least float32."""
+    accelerator: str = "auto"
+    """cpu, gpu, ... as Lightning names them."""
+    devices: int = 1
+    """Devices (processes) per node."""
+    nodes: int = 1
+    """Machines."""
+    strategy: str = "auto"
+    """Lightning's strategy: ddp, ..."""
+    channels_last: bool = True
+    """Keep images with channels last in memory, which convolutions like."""
+    compile: bool = False
+    """torch.compile the encoder and the projector."""
+    deterministic: bool = False
+    """Only deterministic algorithms, for bit-equal runs on GPUs."""
+
+    # ---- what is recorded
+    out: str | None = None
+    """Run folder; by default runs/DATA-METHOD."""
+    log_every: int = 20
+    """Steps between points in TensorBoard and in the progress line."""
+    checkpoint_steps: int | None = None
+    """Also write a checkpoint every so many steps within an epoch."""
+    checkpoint_minutes: float = 5.0
+    """Also write a checkpoint when this long has passed since the last."""
+    spectrum_images: int = 256
+    """Images of the fixed batch whose spectrum is recorded every epoch."""
+    probe_images: int = 2000
+    """Labelled training images for the online probe and k-NN (half fit, half score); 0 for none."""
+    probe_every: int = 1
+    """Epochs between online probes."""
+    wandb: str | None = None
+    """Weights & Biases project to log to."""
+
+    def __post_init__(self) -> None:
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        for name in _NOT_NEGATIVE:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.spectrum_images < 2 or self.batch_size < 2:
+            raise ValueError("batch_size and spectrum_images must be at least 2: a spectrum needs several images")
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        source = Path(self.data).name or "images"
+        method = self.kernel if self.method == "kernel-vicreg" else self.method
+        return Path(self.out) if self.out else Path("runs") / f"{source}-{method}"
+
+
+@dataclass(kw_only=True)
+class TrainFlags(TrainConfig):
+    """What `kvicreg train` understands beside the settings of a run."""
+
+    config: str | None = None
+    """Recipe to start from: a shipped one by name, or a YAML file; flags change it."""
+    resume: str | None = None
+    """Run folder to continue from its last checkpoint, exactly; takes no other flag."""
+    overwrite: bool = False
+    """Replace the run folder if it exists."""
+    dry_run: bool = False
+    """Print the resolved config and an estimate of time and memory, and stop."""
+
+    @property
+    def settings(self) -> TrainConfig:
+        """The settings of the run alone."""
+        return TrainConfig(**{f.name: getattr(self, f.name) for f in dataclasses.fields(TrainConfig)})
+
+
+def from_dict(values: dict[str, Any], source: str = "config") -> TrainConfig:
+    """A TrainConfig out of a recipe's keys; an unknown key or a value of the wrong type is an error."""
+    hints = typing.get_type_hints(TrainConfig)
+    for key, value in values.items():
+        if key not in hints:
+            near = difflib.get_close_matches(str(key), hints, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "kvicreg train --help lists them all."
+            raise ValueError(f"{source}: there is no setting {key!r}; {hint}")
+        values = values | {key: _checked(value, hints[key], f"{source}: {key}")}
+    return TrainConfig(**values)
+
+
+def load_config(name_or_path: str | Path) -> TrainConfig:
+    """Read a recipe: one of the shipped ones by name, or any YAML file."""
+    path = Path(name_or_path)
+    if not path.is_file() and (RECIPES / f"{name_or_path}.yaml").is_file():
+        path = RECIPES / f"{name_or_path}.yaml"
+    if not path.is_file():
+        near = difflib.get_close_matches(str(name_or_path), recipes(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(recipes())}."
+        raise FileNotFoundError(f"config {str(name_or_path)!r} is neither a file nor a shipped recipe; {hint}")
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text()) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path}: expected lines like 'epochs: 20', got {type(values).__name__}")
+    return from_dict(values, str(path))
+
+
+def dump_config(config: TrainConfig) -> str:
+    """The config as YAML, in the order of its fields, ready for `load_config`."""
+    import yaml
+
+    return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+
+
+def recipes() -> list[str]:
+    """Names of the shipped recipes."""
+    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
+
+
+def _checked(value: Any, hint: Any, where: str) -> Any:
+    """The value as the hinted type, or a ValueError that says what was expected."""
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in options:
+            return None
+        return _checked(value, next(o for o in options if o is not type(None)), where)
+    if origin is Literal:
+        if value not in options:
+            near = difflib.get_close_matches(str(value), [str(o) for o in options], n=1)
+            hint_text = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{where}: expected one of {', '.join(map(str, options))}, got {value!r}{hint_text}")
+        return value
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ValueError(f"{where}: expected a table of names and numbers, got {value!r}")
+        return {str(k): _checked(v, options[1], f"{where}.{k}") for k, v in value.items()}
+    if hint is float and isinstance(value, str):  # YAML 1.1 reads 1e-3 as a string
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ValueError(f"{where}: expected {hint.__name__}, got {value!r}")
+    return value

@@ -1,0 +1,141 @@
+"""Embeddings of any images by a trained encoder, streamed to npz, parquet or csv."""
+
+from __future__ import annotations
+
+import csv
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kvicreg.data import ImageData, in_order, load
+from kvicreg.models import PretrainedEncoder, load_encoder
+
+Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
+
+
+def embed(
+    run: str | Path,
+    images: str | Path,
+    out: str | Path,
+    *,
+    split: str = "train",
+    projector: bool = False,
+    batch_size: int = 256,
+    workers: int = 2,
+    device: str = "auto",
+) -> tuple[int, int]:
+    """Write one row per image: its file (or index), its label where known, its features. Memory holds one batch.
+
+    Args:
+        run: run folder with the encoder.
+        images: data set by name, folder of images, or list file.
+        out: file to write: .npz, .parquet or .csv.
+        split: of the images, where they have splits.
+        projector: the embeddings the loss saw, in place of the encoder's features.
+
+    Returns:
+        How many images were embedded, and the width of the features.
+    """
+    out = Path(out)
+    writers = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}
+    if out.suffix not in writers:
+        raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    encoder = load_encoder(run, projector=projector, device=device)
+    channels = encoder.mean.shape[1]
+    data = load(images, split, image_size=encoder.image_size, channels=channels)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    try:
+        count = writers[out.suffix](temporary, _features(encoder, data, batch_size, workers), data, encoder.feature_dim)
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count, encoder.feature_dim
+
+
+def _features(encoder: PretrainedEncoder, data: ImageData, batch_size: int, workers: int) -> Iterator[Rows]:
+    """Features of every readable image, in order; an unreadable file has no row."""
+    start = 0
+    with torch.no_grad():
+        for images, samples, _ in in_order(data, batch_size, workers=0 if data.in_memory else workers):
+            wanted = torch.arange(start, start + len(samples))
+            start += len(samples)
+            kept = samples == wanted  # the data set puts a neighbour in place of a file it can't read
+            if kept.any():
+                features = encoder(encoder.preprocess(images[kept]))
+                yield features.float().cpu().numpy(), wanted[kept].numpy()
+
+
+def _names(data: ImageData, indices: np.ndarray) -> list[str]:
+    return [str(i) if data.paths is None else str(data.paths[i]) for i in indices]
+
+
+def _labels(data: ImageData, indices: np.ndarray) -> np.ndarray | None:
+    return None if data.labels is None else data.labels.numpy()[indices]
+
+
+def _write_npz(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:
+    """Arrays `embeddings` (n, q), `paths` or `index` (n,), `labels` (n,); the first goes through a file, not memory."""
+    raw, kept = path.with_suffix(".raw"), []
+    try:
+        with open(raw, "wb") as file:
+            for features, indices in rows:
+                file.write(np.ascontiguousarray(features, dtype="<f4").tobytes())
+                kept.append(indices)
+        order = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+        with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+            with archive.open("embeddings.npy", "w", force_zip64=True) as member, open(raw, "rb") as file:
+                header = {"descr": "<f4", "fortran_order": False, "shape": (len(order), width)}
+                np.lib.format.write_array_header_1_0(member, header)
+                while block := file.read(1 << 24):
+                    member.write(block)
+            arrays: dict[str, Any] = {"labels": _labels(data, order)}
+            arrays |= {"index": order} if data.paths is None else {"paths": np.array(_names(data, order))}
+            for name, values in arrays.items():
+                if values is not None:
+                    with archive.open(f"{name}.npy", "w") as member:
+                        np.lib.format.write_array(member, values, allow_pickle=False)
+    finally:
+        raw.unlink(missing_ok=True)
+    return len(order)
+
+
+def _write_csv(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:
+    count, labelled = 0, data.labels is not None
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["image", *(["label"] if labelled else []), *(f"f{j}" for j in range(width))])
+        for features, indices in rows:
+            labels = _labels(data, indices)
+            for i, (name, row) in enumerate(zip(_names(data, indices), features, strict=True)):
+                writer.writerow([name, *([] if labels is None else [labels[i]]), *(f"{v:.7g}" for v in row)])
+            count += len(indices)
+    return count
+
+
+def _write_parquet(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError(".parquet needs the package pyarrow: pip install pyarrow, or write .npz") from error
+    columns = [("image", pa.string())] + ([("label", pa.int64())] if data.labels is not None else [])
+    schema = pa.schema([*columns, ("embedding", pa.list_(pa.float32(), width))])
+    count = 0
+    with pq.ParquetWriter(path, schema) as writer:
+        for features, indices in rows:
+            flat = pa.array(features.reshape(-1), pa.float32())
+            cells: list[Any] = [pa.array(_names(data, indices))]
+            if (labels := _labels(data, indices)) is not None:
+                cells.append(pa.array(labels))
+            cells.append(pa.FixedSizeListArray.from_arrays(flat, width))
+            writer.write_table(pa.Table.from_arrays(cells, schema=schema))
+            count += len(indices)
+    return count

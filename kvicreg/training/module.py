@@ -1,0 +1,146 @@
+"""The LightningModule: any method on any images, with data and views by address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+
+from kvicreg.data import ImageData, Views, batches, count_batches
+from kvicreg.data.addresses import key
+from kvicreg.methods import Method
+from kvicreg.training.config import TrainConfig
+from kvicreg.training.optim import build_optimizer, learning_rate
+
+
+class SelfSupervised(pl.LightningModule):
+    """Trains a method; what it needs of the config is the optimizer, the schedule, the batch size and the seed.
+
+    Args:
+        method: encoder, projector and loss.
+        config: settings; the defaults of `TrainConfig` when left out.
+        data: images to draw batches from. Leave it out to bring a loader of your own to `trainer.fit(module, loader)`,
+            whose batches are the views: a tuple of float tensors (b, c, h, w).
+        views: the random views; by default those that fit the data.
+
+    Example:
+        >>> method = KernelVICReg(my_encoder, Projector(my_encoder.feature_dim))
+        >>> module = SelfSupervised(method, TrainConfig(epochs=10), data=ArrayData(uint8_images))
+        >>> lightning.pytorch.Trainer(max_epochs=10).fit(module)
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        config: TrainConfig | None = None,
+        *,
+        data: ImageData | None = None,
+        views: Views | None = None,
+    ) -> None:
+        super().__init__()
+        self.method, self.config = method, config or TrainConfig()
+        self.data = data
+        self.views = Views.of(data) if views is None and data is not None else views
+        self.batches_done = 0  # since the start of training: with the config, the whole address of the next batch
+        if self.config.channels_last:
+            self.method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if self.config.compile:
+            self.method.encoder.compile()
+            self.method.projector.compile()
+
+    # ---- one step
+
+    def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        torch.manual_seed(key(self.config.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
+        views = batch if self.data is None else self.views_of(batch[0], batch[1])
+        if self.config.channels_last:
+            views = [view.to(memory_format=torch.channels_last) for view in views]
+        result = self.method(views, self.global_step)
+        self.batches_done += 1
+        terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates
+        return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}
+
+    def views_of(self, images: Tensor, samples: Tensor) -> Sequence[Tensor]:
+        assert self.views is not None
+        epoch = self.batches_done // self.batches_per_epoch
+        return [self.views(images, samples, seed=self.config.seed, epoch=epoch, view=v) for v in (0, 1)]
+
+    # ---- optimisation
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return build_optimizer(self.method, self.config)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        for optimizer in self.trainer.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = self.current_learning_rate()
+
+    def current_learning_rate(self) -> float:
+        """The learning rate of the step at hand."""
+        per_epoch = -(-self.trainer.num_training_batches // self.config.accumulate)
+        return learning_rate(
+            self.global_step,
+            total=self.config.epochs * int(per_epoch),
+            warmup=self.config.warmup_epochs * per_epoch,
+            peak=self.config.learning_rate,
+            final=self.config.final_learning_rate,
+        )
+
+    def optimizer_step(
+        self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
+    ) -> None:
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        self.method.after_step(self.global_step, int(self.trainer.estimated_stepping_batches))
+
+    # ---- data by address
+
+    @property
+    def batches_per_epoch(self) -> int:
+        assert self.data is not None
+        return count_batches(len(self.data), self.config.batch_size)
+
+    def train_dataloader(self) -> Any:
+        if self.data is None:
+            raise ValueError("SelfSupervised has no data: pass data=, or a loader to trainer.fit(module, loader)")
+        return _Batches(self)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["batches_done"] = self.batches_done
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        self.batches_done = checkpoint["batches_done"]
+
+
+class _Batches:
+    """The rest of the current epoch: which batches those are follows from how many have been done."""
+
+    def __init__(self, module: SelfSupervised) -> None:
+        self.module = module
+
+    def __len__(self) -> int:
+        return self.module.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        module, config = self.module, self.module.config
+        assert module.data is not None
+        epoch, start = divmod(module.batches_done, len(self))
+        return batches(
+            module.data,
+            config.batch_size,
+            seed=config.seed,
+            epoch=epoch,
+            start=start,
+            rank=module.trainer.global_rank,
+            world_size=module.trainer.world_size,
+            workers=0 if module.data.in_memory else config.workers,
+        )
+
+    # Lightning asks a loader that can be resumed for its state; ours has none beside `batches_done`
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass

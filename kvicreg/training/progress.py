@@ -1,0 +1,74 @@
+"""What is seen while a run trains: a bar within the epoch, a line per epoch, and the alarm's sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning.pytorch as pl
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kvicreg.training.record import Record
+
+TERMS = ("loss", "invariance", "variance", "covariance")
+
+
+class ProgressLines(pl.Callback):
+    """Shows what `Record` knows; where the output is not a terminal, only the lines per epoch."""
+
+    def __init__(self, record: Record, console: Console) -> None:
+        self.record, self.console = record, console
+        self.bar: Progress | None = None
+        self.said = ""
+
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
+        if trainer.is_global_zero and self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("epoch {task.fields[epoch]}"),
+                BarColumn(bar_width=20),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[state]}"),
+                TimeRemainingColumn(),
+                console=self.console,
+                refresh_per_second=2,
+                transient=True,
+            )
+            total = module.config.epochs * module.batches_per_epoch
+            self.task = self.bar.add_task("", total=total, completed=module.batches_done, epoch="1", state="")
+            self.bar.start()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        if self.bar is not None:
+            done = module.batches_done
+            epoch = str(1 + (done - 1) // module.batches_per_epoch)
+            self.bar.update(self.task, completed=done, epoch=epoch, state=describe(self.record.live))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
+        if not trainer.is_global_zero:
+            return
+        row = self.record.rows[-1]
+        line = f"epoch {row['epoch']:>3}/{module.config.epochs}  {describe(row)}"
+        if row["probe_accuracy"] == row["probe_accuracy"]:
+            line += f"  probe {row['probe_accuracy']:.1%}  k-NN {row['knn_accuracy']:.1%}"
+        self.console.print(line, highlight=False, soft_wrap=True)
+        if row["warning"] and row["warning"] != self.said:
+            self.console.print(f"Warning: {row['warning']}", style="bold red", highlight=False, soft_wrap=True)
+        self.said = row["warning"]
+
+    def on_train_end(self, *_: Any) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def on_exception(self, *_: Any) -> None:
+        self.on_train_end()
+
+
+def describe(values: dict[str, Any]) -> str:
+    """The terms, the effective rank and the speed on one line."""
+    parts = [f"{name} {values[name]:.4g}" for name in TERMS if name in values and values[name] == values[name]]
+    if "effective_rank" in values:
+        bound = f"/{values['effective_rank_bound']:.0f}" if "effective_rank_bound" in values else ""
+        parts.append(f"rank {values['effective_rank']:.1f}{bound}")
+    if "images_per_second" in values:
+        parts.append(f"{values['images_per_second']:,.0f} images/s")
+    return "  ".join(parts)
