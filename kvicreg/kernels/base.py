@@ -92,6 +92,10 @@ class Kernel(nn.Module):
             "use operators.Nystrom, or a shift-invariant kernel (rbf, laplacian, rational_quadratic)"
         )
 
+    def spectral_key(self) -> tuple[Any, ...]:
+        """What `spectral_noise` depends on: kernels with equal keys may share their draws."""
+        return (type(self).__name__,)
+
     def frequencies(self, noise: Any) -> Tensor:
         """Frequencies ``(count, p)`` with ``k(x, y) = E cos(w . (x - y))``."""
         raise NotImplementedError

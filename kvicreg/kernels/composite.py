@@ -74,6 +74,9 @@ class Sum(Kernel):
         weights = self.weights
         return Sum([k.unit(dimension) for _, k in self.members()], [w / _total(weights) for w in weights])
 
+    def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> tuple[Any, ...]:
+        raise ValueError("a sum inside a product has no random Fourier features: multiply it out, or use Nystrom")
+
     def extra_repr(self) -> str:
         return "weights=[" + ", ".join(f"{float(w):.4g}" for w in self.weights) + "]"
 
@@ -150,6 +153,9 @@ class Product(Kernel):
 
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> tuple[Any, ...]:
         return tuple(k.spectral_noise(count, dimension, generator) for k in self.members())
+
+    def spectral_key(self) -> tuple[Any, ...]:
+        return ("Product", *(k.spectral_key() for k in self.members()))
 
     def frequencies(self, noise: tuple[Any, ...]) -> Tensor:
         # the density of a product of kernels is the convolution of theirs: frequencies add

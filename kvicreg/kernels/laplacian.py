@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -56,6 +56,9 @@ class Laplacian(StationaryKernel):
         gaussian = torch.randn(count, dimension, generator=generator)
         other = torch.randn(count, 1 if self.norm == 2 else dimension, generator=generator)
         return gaussian / other.abs().clamp_min(torch.finfo(other.dtype).tiny)
+
+    def spectral_key(self) -> tuple[Any, ...]:
+        return ("Laplacian", self.norm)
 
     def frequencies(self, noise: Tensor) -> Tensor:
         return noise * self._scale()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,6 +53,9 @@ class RationalQuadratic(StationaryKernel):
         # an RBF whose gamma is multiplied by a draw of Gamma(alpha, rate alpha)
         gaussian = torch.randn(count, dimension, generator=generator)
         return gaussian * _standard_gamma(self.alpha, count, generator).div(self.alpha).sqrt().unsqueeze(-1)
+
+    def spectral_key(self) -> tuple[Any, ...]:
+        return ("RationalQuadratic", self.alpha)
 
     def frequencies(self, noise: Tensor) -> Tensor:
         return noise * (2 * self._scale()) ** 0.5

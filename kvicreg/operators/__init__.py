@@ -3,10 +3,14 @@
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.build import covariance_operator, view_operators
 from kvicreg.operators.covariance import CovarianceOperator
+from kvicreg.operators.nystrom import Nystrom
+from kvicreg.operators.random_fourier import RandomFourier
 
 __all__ = [
     "Approximation",
     "CovarianceOperator",
+    "Nystrom",
+    "RandomFourier",
     "covariance_operator",
     "view_operators",
 ]

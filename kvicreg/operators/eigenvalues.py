@@ -47,8 +47,9 @@ class _Eigenvalues(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
         (vectors,) = ctx.saved_tensors
         if is_concrete(grad) and grad.device.type == "cpu":
-            # directions that the hinge leaves alone are the large eigenvalues: a tail of zeros
-            active = int((grad != 0).flatten(0, -2).any(0).sum()) if grad.dim() > 1 else int((grad != 0).sum())
+            # the directions that the hinge leaves alone are the largest eigenvalues: a tail of zeros
+            used = (grad != 0).reshape(-1, grad.shape[-1]).any(0).nonzero()
+            active = int(used[-1]) + 1 if len(used) else 0
             grad, vectors = grad[..., :active], vectors[..., :active]
         product: Tensor = (vectors * grad.unsqueeze(-2)) @ vectors.mT
         return product

@@ -1,0 +1,109 @@
+"""Nystroem's approximation: every point by its kernel values with a few landmarks."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.pairs import AllPairs, SamePoints
+from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.shard import Shard
+
+__all__ = ["Nystrom"]
+
+CANDIDATES_PER_LANDMARK = 8
+
+
+class Nystrom(Approximation):
+    """``k(x, y) ~ k(x, L) K_LL^+ k(L, y)`` with m landmarks L out of the batch, in O(b m p + b m^2).
+
+    Works with every kernel. The landmarks are rows of all views together, shared by the views and by all processes.
+    They carry no gradient and need none: where a landmark is a point of the batch the kernel is exact around it.
+    Directions in which the landmarks repeat each other are left out.
+
+    Args:
+        landmarks: m; all points of all views when there are no more than that, which is exact.
+        choice: "uniform"; "kmeans++" spreads them out, each new one drawn with probability proportional to its
+            squared distance in feature space from those before; "leverage" draws in proportion to approximate ridge
+            leverage scores. The last two choose among 8 m candidates drawn uniformly.
+        seed: what the choice is a function of.
+
+    Example:
+        >>> from kvicreg import KernelVICRegLoss
+        >>> criterion = KernelVICRegLoss("laplacian", approximation=Nystrom(landmarks=64))
+        >>> criterion(torch.randn(1024, 32), torch.randn(1024, 32)).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self, landmarks: int = 256, choice: Literal["uniform", "kmeans++", "leverage"] = "uniform", seed: int = 0
+    ) -> None:
+        super().__init__()
+        if landmarks < 1:
+            raise ValueError(f"landmarks must be at least 1, got {landmarks}")
+        if choice not in ("uniform", "kmeans++", "leverage"):
+            raise ValueError(f'choice must be "uniform", "kmeans++" or "leverage", got {choice!r}')
+        self.landmarks, self.choice, self.seed = landmarks, choice, seed
+
+    def features(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+        with torch.no_grad():
+            landmarks = self._choose(z, kernel, shard)
+            # In float64, since what is small here is inverted. Landmarks that repeat each other make zeros of it:
+            # what can't be told from zero in the precision of the embeddings is left out.
+            precise = landmarks.double() if z.device.type != "mps" else landmarks.cpu().double()
+            values, vectors = torch.linalg.eigh(kernel.evaluate(AllPairs(precise)))
+            smallest = values[-1] * torch.finfo(z.dtype).eps
+            whitening = (vectors * torch.where(values > smallest, values, torch.inf).rsqrt()).to(z)
+        features: Tensor = kernel.evaluate(AllPairs(z, landmarks)) @ whitening
+        return features
+
+    def _choose(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+        """The landmarks ``(m, p)``, alike in every process."""
+        generator = torch.Generator().manual_seed(self.seed)
+        points = z.shape[0] * shard.total if z.dim() == 3 else shard.total
+        wanted = min(self.landmarks, points)
+        pool = wanted if self.choice == "uniform" else min(CANDIDATES_PER_LANDMARK * wanted, points)
+        # views side by side: point i is row i % total of view i // total
+        chosen = torch.randperm(points, generator=generator)[:pool].sort().values.to(z.device)
+        rows = shard.take(z, chosen % shard.total)
+        candidates = rows[chosen // shard.total, torch.arange(pool, device=z.device)] if z.dim() == 3 else rows
+        if pool == wanted:
+            return candidates
+        if self.choice == "kmeans++":
+            return candidates[_spread_out(candidates, kernel, wanted, generator)]
+        scores = _leverage(candidates, kernel, wanted)
+        return candidates[torch.multinomial(scores.cpu(), wanted, generator=generator).to(z.device)]
+
+    def extra_repr(self) -> str:
+        return f"landmarks={self.landmarks}, choice={self.choice!r}"
+
+
+def _spread_out(points: Tensor, kernel: Kernel, count: int, generator: torch.Generator) -> Tensor:
+    """Indices of `count` points by k-means++ seeding in feature space."""
+    own = kernel.evaluate(SamePoints(points))
+    thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)
+    chosen = [(thresholds[0] * len(points)).long().clamp_max(len(points) - 1)]
+    nearest = torch.full_like(own, torch.inf)
+    for threshold in thresholds[1:]:
+        last = points[chosen[-1]].unsqueeze(0)
+        distance = own + own[chosen[-1]] - 2 * kernel.evaluate(AllPairs(points, last)).squeeze(-1)
+        nearest = torch.minimum(nearest, distance.clamp_min(0))
+        cumulative = nearest.double().cumsum(0)
+        chosen.append(torch.searchsorted(cumulative, threshold * cumulative[-1]).clamp_max(len(points) - 1))
+    return torch.stack(chosen)
+
+
+def _leverage(points: Tensor, kernel: Kernel, count: int) -> Tensor:
+    """Approximate ridge leverage scores: what of each point the first `count` of them leave unexplained."""
+    pilot = points[:count]
+    gram = kernel.evaluate(AllPairs(pilot)).double()
+    ridge = gram.diagonal().mean() * 1e-2
+    cross = kernel.evaluate(AllPairs(points, pilot)).double()
+    factor = torch.linalg.cholesky(gram + ridge * torch.eye(count, dtype=gram.dtype, device=gram.device))
+    explained = torch.linalg.solve_triangular(factor, cross.mT, upper=False).square().sum(0)
+    unexplained = kernel.evaluate(SamePoints(points)).double() - explained
+    scores: Tensor = unexplained.clamp_min(0) + ridge
+    return scores
