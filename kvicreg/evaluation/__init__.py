@@ -1,7 +1,7 @@
 """What an encoder has learnt: each part is a function of (features or encoder, data) with a plain result."""
 
 from kvicreg.evaluation.clusters import ClusterResult, clustering
-from kvicreg.evaluation.features import FeatureCache, extract, raw_pixels
+from kvicreg.evaluation.features import FeatureCache, extract
 from kvicreg.evaluation.intervals import Interval, PairedDifference, bootstrap_interval, paired_bootstrap
 from kvicreg.evaluation.probes import (
     LinearProbe,
@@ -28,6 +28,5 @@ __all__ = [
     "knn",
     "linear_probe",
     "paired_bootstrap",
-    "raw_pixels",
     "sgd_probe",
 ]

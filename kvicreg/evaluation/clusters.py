@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from kvicreg.evaluation.intervals import Interval
 
 
 class ClusterResult(NamedTuple):
     """Normalised mutual information and adjusted Rand index of clusters and classes; both 1 at best."""
 
-    nmi: float
-    ari: float
+    nmi: Interval
+    ari: Interval
     clusters: int
 
 
-def clustering(x: Tensor, labels: Tensor, *, seed: int = 0) -> ClusterResult:
-    """k-means on L2-normalised features (n, q), as many clusters as classes, best of four starts."""
+def clustering(x: Tensor, labels: Tensor, *, seed: int = 0, resamples: int = 200) -> ClusterResult:
+    """k-means on L2-normalised features (n, q), as many clusters as classes, best of four starts.
+
+    The intervals resample images with their cluster and class; k-means itself is run once.
+    """
     from sklearn.cluster import KMeans
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
@@ -27,5 +33,12 @@ def clustering(x: Tensor, labels: Tensor, *, seed: int = 0) -> ClusterResult:
     rows = torch.nn.functional.normalize(x.float(), dim=1).cpu().numpy()
     found = KMeans(classes, n_init=4, random_state=seed).fit_predict(rows)
     truth = labels.cpu().numpy()
-    nmi, ari = normalized_mutual_info_score(truth, found), adjusted_rand_score(truth, found)
-    return ClusterResult(float(nmi), float(ari), classes)
+    generator = np.random.default_rng(seed)
+    draws = [generator.integers(len(truth), size=len(truth)) for _ in range(resamples)]
+
+    def interval(score: object) -> Interval:
+        assert callable(score)
+        low, high = np.quantile([score(truth[d], found[d]) for d in draws], [0.025, 0.975])
+        return Interval(float(score(truth, found)), float(low), float(high))
+
+    return ClusterResult(interval(normalized_mutual_info_score), interval(adjusted_rand_score), classes)

@@ -3,87 +3,69 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-
-class Images(Protocol):
-    """What evaluation asks of data: `kvicreg.data.ImageData` has it."""
-
-    name: str
-    split: str
-    labels: Tensor | None
-    shape: tuple[int, int, int]
-
-    def __len__(self) -> int: ...
-    def fetch(self, indices: Tensor) -> Tensor: ...
-
+from kvicreg.data import ImageData, in_order
+from kvicreg.models.storage import write_atomically
 
 Progress = Callable[[int, int], None]  # (images done, images in all)
+Alter = Callable[[Tensor, Tensor], Tensor]  # (uint8 images, their indices) -> uint8 images
 
 
 @torch.no_grad()
 def extract(
     encoder: nn.Module,
-    data: Images,
+    data: ImageData,
     *,
     preprocess: Callable[[Tensor], Tensor] | None = None,
-    alter: Callable[[Tensor, Tensor], Tensor] | None = None,
+    alter: Alter | None = None,
     batch_size: int = 512,
     device: str | torch.device | None = None,
+    workers: int = 0,
     progress: Progress | None = None,
 ) -> Tensor:
     """Features (n, q), float32 on the CPU, of all images in order; the encoder is in eval mode meanwhile.
 
-    `preprocess` turns uint8 images (b, c, h, w) into the encoder's input; unless given, the encoder's own.
-    `alter(images, indices)`, if given, changes the uint8 images first. `device`: the encoder's, unless given.
+    Args:
+        encoder: any module that maps its input to (b, q); its mode is given back.
+        preprocess: uint8 images (b, c, h, w) to the encoder's input; unless given, the encoder's own.
+        alter: changes the uint8 images first, given their indices (robustness).
+        device: where to run; unless given, where the encoder is.
+        workers: processes that decode files.
     """
     preprocess = preprocess or getattr(encoder, "preprocess", None)
     if preprocess is None:
         raise ValueError("the encoder has no preprocess: give preprocess=, uint8 images -> its input")
+    if len(data) == 0:
+        raise ValueError(f"{data.name} ({data.split}) has no images")
     if device is None:
         device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     was_training = encoder.training
     encoder.eval().to(device)
-    features: Tensor | None = None
+    rows: list[Tensor] = []
+    done = 0
     try:
-        for indices in torch.arange(len(data)).split(batch_size):
-            images = data.fetch(indices)
+        for images, samples, _ in in_order(data, batch_size, workers=workers):
+            images = images.to(device, non_blocking=True)
             if alter is not None:
-                images = alter(images, indices)
-            output = encoder(preprocess(images.to(device, non_blocking=True))).flatten(1).float()
-            if features is None:
-                features = torch.empty(len(data), output.shape[1])
-            features[indices] = output.cpu()
+                images = alter(images, samples)
+            rows.append(encoder(preprocess(images)).flatten(1).float().cpu())
+            done += len(images)
             if progress is not None:
-                progress(int(indices[-1]) + 1, len(data))
+                progress(done, len(data))
     finally:
         encoder.train(was_training)
-    if features is None:
-        raise ValueError(f"{data.name} ({data.split}) has no images")
-    return features
-
-
-def raw_pixels(data: Images, *, batch_size: int = 2048, max_features: int = 3072) -> Tensor:
-    """The control that learns nothing: pixels in [0, 1] as features (n, c*h*w), at most `max_features`."""
-    channels, height, width = data.shape
-    side = min(height, width, int((max_features / channels) ** 0.5))
-    rows = []
-    for indices in torch.arange(len(data)).split(batch_size):
-        images = data.fetch(indices).float() / 255
-        if side < min(height, width):
-            images = torch.nn.functional.interpolate(images, size=(side, side), mode="area")
-        rows.append(images.flatten(1))
     return torch.cat(rows)
 
 
-def fingerprint(data: Images) -> str:
+def fingerprint(data: ImageData) -> str:
     """A short hash of what the data are: name, split, sizes, labels, and 32 images spread over them."""
     digest = hashlib.sha256(f"{data.name}|{data.split}|{len(data)}|{tuple(data.shape)}".encode())
     if data.labels is not None:
@@ -103,7 +85,7 @@ class FeatureCache:
         return self.folder / f"{hashlib.sha256('|'.join(map(str, key)).encode()).hexdigest()[:24]}.npy"
 
     def get(self, compute: Callable[[], Tensor], *key: Any) -> Tensor:
-        """The stored features of `key`, or those of `compute()`, stored."""
+        """The stored features of `key`, or those of `compute()`, which are then stored."""
         path = self.path(*key)
         if path.exists():
             try:
@@ -112,8 +94,7 @@ class FeatureCache:
                 path.unlink()  # damaged from outside: compute it again
         features = compute()
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}.part")
-        with partial.open("wb") as file:
-            np.save(file, features.numpy(), allow_pickle=False)
-        os.replace(partial, path)
+        file = BytesIO()
+        np.save(file, features.numpy(), allow_pickle=False)
+        write_atomically(path, file.getvalue())
         return features

@@ -29,9 +29,7 @@ class PairedDifference(NamedTuple):
     p_value: float
 
 
-def bootstrap_interval(
-    scores: Tensor, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Interval:
+def bootstrap_interval(scores: Tensor, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Percentile bootstrap of the mean of scores (m,)."""
     values = _values(scores, "scores")
     means = _resampled_means(values[:, None], resamples, seed)[:, 0]

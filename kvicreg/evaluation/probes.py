@@ -101,6 +101,7 @@ def sgd_probe(
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
     optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=0.9)
+    batch_size = min(batch_size, max(16, len(rows) // 20))  # small data: at least 20 steps per epoch
     steps = epochs * -(-len(rows) // batch_size)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     generator = torch.Generator().manual_seed(seed)
@@ -187,10 +188,7 @@ def _choose_C(rows: Any, labels: Any, seed: int, max_iter: int) -> tuple[float, 
     held, fit = order[:cut], order[cut:]
     if cut < 10 or len(set(labels[fit])) < 2:
         return 0.1, "default, too few labels for a split"
-    scores = [
-        float(_logistic(rows[fit], labels[fit], C, max_iter)[0].score(rows[held], labels[held]))
-        for C in C_GRID
-    ]
+    scores = [float(_logistic(rows[fit], labels[fit], C, max_iter)[0].score(rows[held], labels[held])) for C in C_GRID]
     return C_GRID[scores.index(max(scores))], f"{cut} held-out train images"
 
 
@@ -200,16 +198,12 @@ def _check(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> 
             raise ValueError(f"{name}_x must have shape (images, features), got {tuple(x.shape)}")
         if y is None or y.shape != (len(x),):
             got = "no labels" if y is None else tuple(y.shape)
-            raise ValueError(
-                f"{name}_y must hold one label for each of the {len(x)} rows of {name}_x, got {got}"
-            )
+            raise ValueError(f"{name}_y must hold one label for each of the {len(x)} rows of {name}_x, got {got}")
         if len(x) == 0:
             raise ValueError(f"{name}_x has no rows")
         if not torch.isfinite(x).all():
             raise ValueError(f"{name}_x has values that are not finite: the encoder's output is broken")
     if train_x.shape[1] != test_x.shape[1]:
-        raise ValueError(
-            f"train_x has {train_x.shape[1]} features and test_x {test_x.shape[1]}; both need the same"
-        )
+        raise ValueError(f"train_x has {train_x.shape[1]} features and test_x {test_x.shape[1]}; both need the same")
     if len(torch.unique(train_y)) < 2:
         raise ValueError("train_y has a single class; a probe needs at least two")

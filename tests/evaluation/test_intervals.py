@@ -11,9 +11,7 @@ def test_intervals_cover_the_true_accuracy_about_95_times_in_100():
     rng = np.random.default_rng(0)
     covered = 0
     for trial in range(400):
-        interval = bootstrap_interval(
-            torch.from_numpy(rng.random(300) < 0.8).float(), seed=trial, resamples=1000
-        )
+        interval = bootstrap_interval(torch.from_numpy(rng.random(300) < 0.8).float(), seed=trial, resamples=1000)
         covered += interval.low <= 0.8 <= interval.high
     assert 0.92 <= covered / 400 <= 0.98
 

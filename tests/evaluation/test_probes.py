@@ -72,9 +72,7 @@ def test_probes_give_the_same_numbers_twice_and_keep_odd_labels(digits, probe):
 
 def test_sgd_probe_survives_features_that_are_all_alike(digits):
     train_x, train_y, test_x, test_y = digits
-    same = sgd_probe(
-        train_x[:, 20:21].expand(-1, 512), train_y, test_x[:, 20:21].expand(-1, 512), test_y, epochs=5
-    )
+    same = sgd_probe(train_x[:, 20:21].expand(-1, 512), train_y, test_x[:, 20:21].expand(-1, 512), test_y, epochs=5)
     assert 0.1 < same.accuracy < 0.5
 
 

@@ -1,0 +1,83 @@
+"""Several runs side by side: each measure with its interval, and whether a run differs from the best beyond chance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
+from kvicreg.evaluation.results import MEASURES, arrays_path, read_results, results_path
+
+
+def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
+    """Per-image scores of an evaluated run: "subject|measure" -> (m,), and the test data's "fingerprint"."""
+    path = arrays_path(run, "scores", on)
+    if not path.is_file():
+        raise FileNotFoundError(f"{run} has no scores of its test images: evaluate it again with kvicreg evaluate")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {key: arrays[key] for key in arrays.files}
+
+
+def significance(
+    runs: list[Path], key: str = "linear_probe", *, on: str | None = None, seed: int = 0
+) -> tuple[Path, dict[Path, PairedDifference]]:
+    """The best run by a measure, and every other run's paired difference from it, p-values by Holm's correction."""
+    scores = {run: load_scores(run, on) for run in runs}
+    prints = {str(found["fingerprint"]) for found in scores.values()}
+    if len(prints) > 1:
+        raise ValueError("the runs were evaluated on different test images: use --on DATA to evaluate all on the same")
+    values = {run: torch.from_numpy(found[f"encoder|{key}"]) for run, found in scores.items()}
+    best = max(runs, key=lambda run: float(values[run].mean()))
+    found = {run: paired_bootstrap(values[run], values[best], seed=seed) for run in runs if run != best}
+    corrected, floor = {}, 0.0
+    for rank, (run, pair) in enumerate(sorted(found.items(), key=lambda item: item[1].p_value)):
+        floor = min(1.0, max(floor, (len(found) - rank) * pair.p_value))
+        corrected[run] = pair._replace(p_value=floor)
+    return best, corrected
+
+
+def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
+    """A plain-text table: runs down, measures across in percent, then the difference from the best linear probe."""
+    results = {run: read_results(results_path(run, on)) for run in runs}
+    subjects: list[tuple[str, dict[str, Any]]] = []
+    names = short_names(runs)
+    for run in runs:
+        subjects.append((names[run], results[run]["subjects"]["encoder"]))
+    first = results[runs[0]]["subjects"]
+    subjects += [(name, first[name]) for name in first if name != "encoder"]
+    keys = [key for key in MEASURES if any(key in measures for _, measures in subjects)]
+    if not keys:
+        return "no labels, so no accuracies to compare"
+    best, differences = significance(runs, on=on) if len(runs) > 1 else (runs[0], {})
+    header = ["", *(MEASURES[key][0] for key in keys)] + (["against the best"] if len(runs) > 1 else [])
+    lines = [header]
+    for position, (name, measures) in enumerate(subjects):
+        line = [name, *(_cell(measures.get(key)) for key in keys)]
+        if len(runs) > 1:
+            run_of = dict(enumerate(runs)).get(position)
+            line.append("best linear probe" if run_of == best else _difference(differences[run_of]) if run_of else "")
+        lines.append(line)
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    notes = "Percent, with half of the 95 % interval over test images; p-values by paired bootstrap, Holm-corrected."
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], notes])
+
+
+def short_names(runs: list[Path]) -> dict[Path, str]:
+    """A run's folder name, or its whole path where two folders have the same name."""
+    names = [run.resolve().name for run in runs]
+    return {run: name if names.count(name) == 1 else str(run) for run, name in zip(runs, names, strict=True)}
+
+
+def _cell(entry: dict[str, Any] | None) -> str:
+    if entry is None:
+        return "-"
+    return f"{100 * entry['value']:.1f} ±{50 * (entry['high'] - entry['low']):.1f}"
+
+
+def _difference(pair: PairedDifference) -> str:
+    verdict = "worse" if pair.p_value < 0.05 else "no clear difference"
+    return f"{100 * pair.difference:+.1f} points, p = {pair.p_value:.2g}: {verdict}"

@@ -1,0 +1,162 @@
+"""A whole evaluation of a small run: complete, repeatable, cached, honest about what is wrong with a folder."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from kvicreg.data import load
+from kvicreg.evaluation import extract, paired_bootstrap
+from kvicreg.evaluation.compare import comparison_table, load_scores, significance
+from kvicreg.evaluation.evaluate import Options, confusion, evaluate
+from kvicreg.evaluation.results import read_results
+from kvicreg.models import load_encoder
+
+QUICK = {"map_images": 0, "robustness_images": 60}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, make_run):
+    folder = make_run(tmp_path_factory.mktemp("runs") / "one")
+    evaluate(folder, Options(**QUICK, projector=True), command="kvicreg evaluate one")
+    return folder
+
+
+@pytest.fixture
+def results(run):
+    return read_results(run / "results.json")
+
+
+def test_the_probes_accuracy_is_scikit_learns_on_the_same_features(run, results):
+    encoder = load_encoder(run)
+    sets = [load("digits", split, image_size=16) for split in ("train", "test")]
+    x, y = ([extract(encoder, data).numpy() for data in sets], [data.labels.numpy() for data in sets])
+    entry = results["subjects"]["encoder"]["linear_probe"]
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=entry["settings"]["C"], max_iter=200))
+    assert entry["value"] == pytest.approx(model.fit(x[0], y[0]).score(x[1], y[1]), abs=0.003)
+
+
+def test_every_measure_has_an_interval_and_a_unit_and_the_controls_are_there(results):
+    assert set(results["subjects"]) == {"encoder", "raw pixels", "random encoder", "projector"}
+    for measures in results["subjects"].values():
+        assert {"linear_probe", "knn", "labels_1_percent", "labels_10_percent", "nmi", "ari"} <= set(measures)
+        for entry in measures.values():
+            assert entry["unit"]
+            assert 0 <= entry["low"] <= entry["high"] <= 1
+    assert results["command"] == "kvicreg evaluate one"
+    assert results["versions"]["torch"] == torch.__version__
+    assert results["seed"] == 0
+    assert "linear probe" in results["verdict"]
+
+
+def test_the_confusion_matrix_counts_every_test_image(results):
+    matrix = np.array(results["confusion"])
+    assert matrix.sum() == 360
+    assert matrix.trace() / 360 == pytest.approx(results["subjects"]["encoder"]["linear_probe"]["value"])
+    assert confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])) == [[1, 0], [1, 1]]
+
+
+def test_robustness_starts_from_the_same_accuracy_for_every_shift(results):
+    starts = {curve["accuracy"][0]["value"] for curve in results["robustness"]["curves"]["encoder"]}
+    assert len(starts) == 1
+
+
+def test_evaluating_twice_gives_the_same_numbers(run, results):
+    evaluate(run, Options(**QUICK, projector=True), command="kvicreg evaluate one")
+    again = read_results(run / "results.json")
+    for told in (results, again):
+        assert told.pop("seconds")
+        assert told.pop("finished")
+    assert again == results
+
+
+def test_transfer_adapts_channels_and_size_and_says_so(run, tmp_path):
+    from PIL import Image
+
+    for split, count in (("train", 12), ("test", 5)):
+        for label, colour in (("red", (250, 30, 20)), ("blue", (10, 20, 240))):
+            folder = tmp_path / "colours" / split / label
+            folder.mkdir(parents=True)
+            for k in range(count):
+                Image.new("RGB", (40, 24), tuple(c - k for c in colour)).save(folder / f"{k}.png")
+    results = evaluate(run, Options(**QUICK, on=str(tmp_path / "colours")))
+    assert results["data"]["shape"] == [1, 16, 16]
+    assert "colour made grey" in results["data"]["adaptation"]
+    assert "resized to 16x16" in results["data"]["adaptation"]
+    assert read_results(run / "results-on-colours.json")["data"]["name"] == "colours"
+    assert read_results(run / "results.json")["data"]["name"] == "digits", "the run's own results stay"
+
+
+def test_a_folder_without_labels_is_described_without_accuracy(run, tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for k in range(20):
+        Image.fromarray(rng.integers(0, 256, (16, 16), dtype=np.uint8)).save(tmp_path / f"{k}.png")
+    results = evaluate(run, Options(**QUICK, on=str(tmp_path)))
+    assert results["subjects"] == {"encoder": {}}
+    assert "Without labels" in results["verdict"]
+    assert "held out" in results["data"]["adaptation"]
+
+
+def test_comparison_of_runs_tells_significance_by_paired_bootstrap(run, tmp_path, make_run):
+    other = make_run(tmp_path / "two", seed=5)
+    evaluate(other, Options(**QUICK))
+    best, differences = significance([run, other])
+    worse = other if best == run else run
+    scores = {r: torch.from_numpy(load_scores(r)["encoder|linear_probe"]) for r in (run, other)}
+    assert differences[worse] == paired_bootstrap(scores[worse], scores[best])
+    table = comparison_table([run, other])
+    assert "best linear probe" in table
+    assert "raw pixels" in table
+    assert table.count("p = ") == 1
+
+
+def test_runs_on_different_test_images_are_not_compared(run, tmp_path, make_run):
+    other = make_run(tmp_path / "other", data="mnist-small", image_size=16)
+    shutil.copytree(run / "evaluation", other / "evaluation")
+    path = other / "evaluation" / "scores.npz"
+    arrays = dict(np.load(path))
+    np.savez(path, **(arrays | {"fingerprint": np.array("another")}))
+    with pytest.raises(ValueError, match="different test images"):
+        significance([run, other])
+
+
+def damage_encoder(folder):
+    (folder / "encoder.safetensors").write_bytes((folder / "encoder.safetensors").read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        (shutil.rmtree, "there is no run folder"),
+        (lambda f: (f / "config.yaml").unlink(), "is not a run folder: it has no config.yaml"),
+        (lambda f: (f / "config.yaml").write_text("a: [1,"), "config.yaml is damaged"),
+        (lambda f: (f / "config.yaml").write_text("name: else\n"), "was not written by kvicreg"),
+        (lambda f: (f / "encoder.json").write_text("{"), "encoder.json is damaged"),
+        (lambda f: (f / "encoder.json").write_text("{}"), "encoder.json lacks architecture"),
+        (lambda f: (f / "encoder.safetensors").unlink(), "its training has not finished"),
+        (damage_encoder, "encoder.safetensors is damaged"),
+    ],
+)
+def test_a_damaged_or_foreign_folder_gets_a_sentence(tmp_path, make_run, harm, sentence):
+    folder = make_run(tmp_path / "run")
+    harm(folder)
+    with pytest.raises((ValueError, FileNotFoundError), match=sentence):
+        evaluate(folder, Options(**QUICK))
+
+
+def test_foreign_results_get_a_sentence(tmp_path):
+    with pytest.raises(FileNotFoundError, match="evaluate it first"):
+        read_results(tmp_path / "results.json")
+    (tmp_path / "results.json").write_text("[]")
+    with pytest.raises(ValueError, match="not written by kvicreg"):
+        read_results(tmp_path / "results.json")
+    (tmp_path / "results.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(ValueError, match="format 99"):
+        read_results(tmp_path / "results.json")
