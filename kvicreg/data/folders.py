@@ -57,8 +57,11 @@ def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) 
         return list_tiny_imagenet(folder, split)
     place = split_folder(folder, split)
     if classes is None:
-        source = folder if split == "train" else _training_folder(folder)
-        classes = _class_folders(split_folder(source, "train") if source else place)
+        has_training = any((folder / name).is_dir() for name in SPLIT_FOLDERS["train"])
+        classes = _class_folders(split_folder(folder, "train") if has_training else place)
+        extra = sorted(set(_class_folders(place)) - set(classes)) if split == "test" else []
+        if extra:
+            raise ValueError(f"{place}: these classes are not among those of training: {', '.join(extra[:3])}")
     if not classes or split == "unlabelled" or any(_is_image(p) for p in place.iterdir()):
         paths = images_below(place)
         labels, names = None, None
@@ -67,10 +70,6 @@ def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) 
         paths = [path for files in members for path in files]
         labels = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([len(files) for files in members]))
         names = list(classes)
-        extra = sorted(set(_class_folders(place)) - set(classes))
-        if extra and split != "train":
-            names_of_extra = ", ".join(extra[:3])
-            raise ValueError(f"{place}: these class folders are not among the training classes: {names_of_extra}")
     if not paths:
         raise ValueError(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))})")
     return Listing(paths, labels, names)
@@ -128,10 +127,6 @@ def list_file(path: Path) -> Listing:
     names = sorted(set(labels), key=lambda label: (0, int(label), "") if label.isdigit() else (1, 0, label))
     numbers = {name: k for k, name in enumerate(names)}
     return Listing(paths, torch.tensor([numbers[label] for label in labels]), names)
-
-
-def _training_folder(folder: Path) -> Path | None:
-    return folder if any((folder / name).is_dir() for name in SPLIT_FOLDERS["train"]) else None
 
 
 def _class_folders(folder: Path) -> list[str]:

@@ -77,7 +77,7 @@ def _colour_basis() -> tuple[tuple[tuple[float, ...], ...], ...]:
     forward[1:] -= forward[1:].mean(1, keepdim=True)  # rounding of the published digits: grey has no chroma
     back = torch.linalg.inv(forward)
     luma = back[:, :1] @ forward[:1]
-    turn = back[:, 2:] @ forward[1:2] - back[:, 1:2] @ forward[2:]
+    turn = back[:, 1:2] @ forward[2:] - back[:, 2:] @ forward[1:2]  # from red by way of yellow to green
     return tuple(tuple(map(tuple, part.tolist())) for part in (luma, torch.eye(3).double() - luma, turn))
 
 

@@ -1,0 +1,128 @@
+"""Images decoded from files: every kind of file, and bad ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from kvicreg.data import FileData, batches, in_order
+from kvicreg.data.files import common_size, decode
+
+Writer = Callable[..., list[Path]]
+
+
+def test_the_centre_square_is_resized_as_pillow_does(tmp_path: Path, rng: np.random.Generator) -> None:
+    pixels = rng.integers(0, 256, (30, 50, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    centre = Image.fromarray(pixels).resize((12, 12), Image.Resampling.BILINEAR, box=(10, 0, 40, 30))
+    ours = decode(tmp_path / "a.png", 3, 12).permute(1, 2, 0).numpy()
+    assert np.abs(ours.astype(int) - np.asarray(centre)).max() <= 1
+
+
+def test_a_picture_taken_sideways_is_turned_upright(tmp_path: Path) -> None:
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    pixels[:8] = 255  # bright above
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: rotate by 90 degrees clockwise to see it upright
+    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
+    upright = decode(tmp_path / "a.jpg", 1, 16)[0].float()
+    assert upright[:, 9:].mean() > 250  # bright on the right
+    assert upright[:, :7].mean() < 5
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA", "CMYK", "P", "1", "I;16"])
+def test_every_mode_becomes_three_channels(tmp_path: Path, mode: str) -> None:
+    grey = np.linspace(0, 255, 64).astype(np.uint8).reshape(8, 8)
+    if mode == "I;16":
+        image = Image.fromarray(grey.astype(np.uint16) * 257)
+    else:
+        image = (
+            Image.fromarray(grey).convert(mode) if mode == "P" else Image.fromarray(grey).convert("RGB").convert(mode)
+        )
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    image.save(path)
+    pixels = decode(path, 3, 8)
+    assert pixels.dtype == torch.uint8
+    assert pixels.shape == (3, 8, 8)
+    tolerance = 255 if mode == "1" else 1
+    assert (pixels[0].int() - torch.from_numpy(grey).int()).abs().max() <= tolerance
+    assert decode(path, 1, 8).shape == (1, 8, 8)
+
+
+def test_common_size_is_the_median_shorter_side(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path / "a", 3, (40, 60)) + write_images(tmp_path / "b", 1, (10, 10))
+    assert common_size(paths) == 40
+    assert common_size(write_images(tmp_path / "c", 1, (500, 400))) == 224
+
+
+def make_bad(path: Path, kind: str) -> None:
+    if kind == "missing":
+        path.unlink()
+    elif kind == "empty":
+        path.write_bytes(b"")
+    elif kind == "text":
+        path.write_text("this is no image")
+    else:
+        noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(path, "JPEG")
+        path.write_bytes(path.read_bytes()[:1500])
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "truncated"])
+def test_a_bad_file_is_replaced_by_another_and_named(tmp_path: Path, write_images: Writer, kind: str) -> None:
+    paths = write_images(tmp_path, 10)
+    make_bad(paths[3], kind)
+    data = FileData(paths, torch.arange(10), size=8)
+    for images, samples, labels in in_order(data, 4):
+        assert labels is not None
+        assert torch.equal(labels, samples)
+        assert torch.equal(images[:, 0, 0, 0].long(), samples)  # file k is filled with k: label and image agree
+    assert data.unreadable == [paths[3]]
+    note = data.unreadable_note()
+    assert note is not None
+    assert note.startswith("1 of 10 files could not be read")
+    assert str(paths[3]) in note
+
+
+def test_the_replacement_is_always_the_same(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path, 20)
+    make_bad(paths[5], "text")
+    first, again = (FileData(paths, size=8).fetch(torch.tensor([5])) for _ in range(2))
+    assert torch.equal(first, again)
+
+
+def test_mostly_bad_files_are_fatal_and_named(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path, 10)
+    for path in paths[:6]:
+        make_bad(path, "text")
+    data = FileData(paths, size=8)
+    with pytest.raises(ValueError, match=r"most of its 10 images can't be read .*000\.png"):
+        list(in_order(data, 10))
+
+
+def test_workers_give_the_same_batches_and_report_bad_files(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path, 30)
+    make_bad(paths[11], "truncated")
+    alone, helped = FileData(paths, size=8), FileData(paths, size=8)
+    here = list(batches(alone, 6, seed=0, epoch=1))
+    there = list(batches(helped, 6, seed=0, epoch=1, workers=2))
+    assert len(here) == len(there) == 5
+    for (a, i, _), (b, j, _) in zip(here, there, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(i, j)
+    assert helped.unreadable == alone.unreadable == [paths[11]]
+
+
+def test_a_subset_keeps_paths_labels_and_size(tmp_path: Path, write_images: Writer) -> None:
+    data = FileData(write_images(tmp_path, 6), torch.arange(6), size=8, channels=1, class_names=list("abcdef"))
+    part = data.subset([4, 1])
+    assert part.paths == [data.paths[4], data.paths[1]]
+    assert part.labels is not None
+    assert part.labels.tolist() == [4, 1]
+    assert part.shape == (1, 8, 8)
+    assert part.class_names == list("abcdef")

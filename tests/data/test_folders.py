@@ -1,0 +1,150 @@
+"""Which files make a data set, and what their labels are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kvicreg.data.folders import images_below, list_file, list_folder
+
+Writer = Callable[..., list[Path]]
+
+
+def test_first_level_folders_are_the_classes(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "cat", 2)
+    write_images(tmp_path / "bird" / "deeper", 3)
+    listing = list_folder(tmp_path, "train")
+    assert listing.class_names == ["bird", "cat"]
+    assert listing.labels is not None
+    assert listing.labels.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_a_flat_folder_has_no_labels(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path, 4)
+    listing = list_folder(tmp_path, "train")
+    assert (len(listing.paths), listing.labels, listing.class_names) == (4, None, None)
+
+
+def test_images_beside_folders_mean_no_classes(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path, 1)
+    write_images(tmp_path / "more", 2)
+    listing = list_folder(tmp_path, "train")
+    assert len(listing.paths) == 3
+    assert listing.labels is None
+
+
+@pytest.mark.parametrize("name", ["val", "test", "valid", "validation"])
+def test_split_folders_share_the_numbers_of_the_classes(tmp_path: Path, write_images: Writer, name: str) -> None:
+    for label in ("a", "b", "c"):
+        write_images(tmp_path / "train" / label, 2)
+    write_images(tmp_path / name / "c", 3)
+    listing = list_folder(tmp_path, "test")
+    assert listing.labels is not None
+    assert listing.labels.tolist() == [2, 2, 2]
+    assert listing.class_names == ["a", "b", "c"]
+
+
+def test_an_unlabelled_split(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "train" / "a", 1)
+    write_images(tmp_path / "unlabeled" / "whatever", 5)
+    listing = list_folder(tmp_path, "unlabelled")
+    assert len(listing.paths) == 5
+    assert listing.labels is None
+
+
+def test_a_class_that_training_lacks_is_an_error(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "train" / "a", 1)
+    write_images(tmp_path / "val" / "z", 1)
+    with pytest.raises(ValueError, match="not among those of training: z"):
+        list_folder(tmp_path, "test")
+
+
+def test_a_missing_split_says_what_to_do(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path, 1)
+    with pytest.raises(ValueError, match=r"no 'test' split; put it into a subfolder val/ or test/"):
+        list_folder(tmp_path, "test")
+
+
+def test_an_empty_folder_says_what_was_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no image")
+    with pytest.raises(ValueError, match=r"there is no image in it .*\.jpg"):
+        list_folder(tmp_path, "train")
+
+
+def test_hidden_files_are_left_out_and_order_is_sorted(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / ".thumbnails", 2)
+    write_images(tmp_path, 3)
+    (tmp_path / "._000.png").write_bytes(b"")
+    assert [p.name for p in images_below(tmp_path)] == ["000.png", "001.png", "002.png"]
+
+
+def test_only_the_classes_of_the_list_are_read_in_its_order(tmp_path: Path, write_images: Writer) -> None:
+    for label in ("n1", "n2", "n3"):
+        write_images(tmp_path / "train" / label, 2)
+    listing = list_folder(tmp_path, "train", ["n3", "n1"])
+    assert listing.labels is not None
+    assert [p.parent.name for p in listing.paths] == ["n3", "n3", "n1", "n1"]
+    assert listing.labels.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_list_file_with_labels(tmp_path: Path, separator: str) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text(f"# comment\na/x.png{separator}dog\n\n/y, z.png{separator}cat\n")
+    listing = list_file(path)
+    assert listing.paths == [tmp_path / "a/x.png", Path("/y, z.png")]
+    assert listing.class_names == ["cat", "dog"]
+    assert listing.labels is not None
+    assert listing.labels.tolist() == [1, 0]
+
+
+def test_list_file_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text("a.png,10\nb.png,9\n")
+    assert list_file(path).class_names == ["9", "10"]
+
+
+def test_list_file_without_labels(tmp_path: Path) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text("a,b.png\nc.JPG\n")
+    listing = list_file(path)
+    assert [p.name for p in listing.paths] == ["a,b.png", "c.JPG"]
+    assert listing.labels is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "no image in the list"), ("a.png,1\nb.png\n", "some lines have a label"), ("nonsense\n", "expected 'image'")],
+)
+def test_a_wrong_list_file_is_explained(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "list.txt"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        list_file(path)
+
+
+def write_tiny_imagenet(folder: Path, write_images: Writer) -> None:
+    for wnid in ("n02", "n01"):
+        write_images(folder / "train" / wnid / "images", 2, (64, 64))
+    for path in write_images(folder / "val" / "images", 3, (64, 64)):
+        path.rename(path.with_name(f"val_{path.stem}.JPEG"))
+    write_images(folder / "test" / "images", 4, (64, 64))
+    (folder / "wnids.txt").write_text("n02\nn01\n")
+    (folder / "words.txt").write_text("n01\tgoldfish, Carassius auratus\nn02\tblack stork\nn99\tother\n")
+    annotations = "val_000.JPEG\tn01\t0\t0\t9\t9\nval_002.JPEG\tn02\t0\t0\t9\t9\nval_001.JPEG\tn02\t0\t0\t9\t9\n"
+    (folder / "val" / "val_annotations.txt").write_text(annotations)
+
+
+def test_tiny_imagenet_layout(tmp_path: Path, write_images: Writer) -> None:
+    write_tiny_imagenet(tmp_path, write_images)
+    train, test = list_folder(tmp_path, "train"), list_folder(tmp_path, "test")
+    assert train.labels is not None
+    assert test.labels is not None
+    assert train.class_names == ["black stork", "goldfish"]
+    assert [p.parts[-3] for p in train.paths] == ["n02", "n02", "n01", "n01"]
+    assert train.labels.tolist() == [0, 0, 1, 1]
+    assert [p.name for p in test.paths] == ["val_000.JPEG", "val_001.JPEG", "val_002.JPEG"]
+    assert test.labels.tolist() == [1, 0, 0]
+    assert len(list_folder(tmp_path, "unlabelled").paths) == 4
