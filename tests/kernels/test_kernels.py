@@ -1,0 +1,176 @@
+"""What each kernel refuses, its names, and the algebra of kernels."""
+
+import math
+
+import pytest
+import torch
+
+from kvicreg import kernels
+
+Z = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_get_makes_the_kernel_of_that_name(name):
+    assert type(kernels.get(name)) is kernels.NAMES[name]
+    assert type(kernels.get(name.upper().replace("_", "-"))) is kernels.NAMES[name]
+
+
+def test_get_returns_a_kernel_as_it_is():
+    kernel = kernels.RBF(gamma=2.0)
+    assert kernels.get(kernel) is kernel
+
+
+@pytest.mark.parametrize(("said", "meant"), [("laplacain", "laplacian"), ("rfb", "rbf"), ("poly-nomial", "polynomial")])
+def test_get_asks_did_you_mean(said, meant):
+    with pytest.raises(ValueError, match=f"unknown kernel '{said}': did you mean '{meant}'"):
+        kernels.get(said)
+
+
+def test_get_lists_the_names_when_nothing_is_near():
+    with pytest.raises(ValueError, match="unknown kernel 'xyz': the kernels are linear, polynomial, rbf"):
+        kernels.get("xyz")
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["rbf"], kernels.RBF])
+def test_get_refuses_what_is_no_kernel(wrong):
+    with pytest.raises(TypeError, match=r"kernel must be a name or a kernels\.Kernel"):
+        kernels.get(wrong)
+
+
+@pytest.mark.parametrize("kernel", [kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic, kernels.Linear])
+@pytest.mark.parametrize("gamma", [0, -1.0, math.nan, math.inf])
+def test_gamma_must_be_positive(kernel, gamma):
+    with pytest.raises(ValueError, match="gamma must be positive and finite, got"):
+        kernel(gamma=gamma)
+
+
+@pytest.mark.parametrize("kernel", [kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic])
+def test_gamma_must_be_a_number_or_a_rule(kernel):
+    with pytest.raises(ValueError, match='"median", "smoothed"'):
+        kernel(gamma="mean")
+
+
+@pytest.mark.xfail(strict=True, raises=TypeError, reason="the message is math.isfinite's own and names no argument")
+@pytest.mark.parametrize("kernel", [kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic])
+def test_gamma_of_a_wrong_type_is_named(kernel):
+    try:
+        kernel(gamma=None)
+    except TypeError as error:
+        if "gamma" not in str(error):
+            raise
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: kernels.Polynomial(degree=0), "degree must be a positive integer, got 0"),
+        (lambda: kernels.Polynomial(degree=2.0), "degree must be a positive integer, got 2.0"),
+        (lambda: kernels.Polynomial(degree=True), "degree must be a positive integer, got True"),
+        (lambda: kernels.Polynomial(coef0=-1), "coef0 must be finite and at least 0, got -1"),
+        (lambda: kernels.Polynomial(gamma=0), "gamma must be None or positive and finite, got 0"),
+        (lambda: kernels.Laplacian(norm=3), "norm must be 1 or 2, got 3"),
+        (lambda: kernels.RationalQuadratic(alpha=0), "alpha must be positive and finite, got 0"),
+        (lambda: kernels.Median(multiple=0), "multiple must be positive and finite, got 0"),
+        (lambda: kernels.Median(momentum=1), "momentum must be at least 0 and below 1, got 1"),
+        (lambda: kernels.Median(floor=0), "floor must be positive and finite, got 0"),
+        (lambda: kernels.Mixture([kernels.RBF()], weights=[1, 2]), r"one entry per kernel \(1\), got 2"),
+        (lambda: kernels.Mixture([kernels.RBF()], weights=[-1]), "weights must be finite and at least 0, got -1"),
+        (lambda: kernels.Mixture([kernels.RBF()], weights=[0]), "weights must not all be 0"),
+        (
+            lambda: kernels.Mixture([kernels.RBF(), kernels.Linear()], weights=[0, 1], learnable=True),
+            "can't start with a weight of 0",
+        ),
+        (lambda: -1.0 * kernels.RBF(), "weights must be finite and at least 0, got -1"),
+    ],
+)
+def test_wrong_settings_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("make", [kernels.Mixture, kernels.Product, kernels.Sum])
+@pytest.mark.parametrize("members", [[], ["rbf"], [kernels.RBF]])
+def test_composites_hold_kernels(make, members):
+    with pytest.raises(TypeError, match="kernels must be a non-empty sequence of Kernel"):
+        make(members)
+
+
+@pytest.mark.parametrize("wrong", ["rbf", None, [1]])
+def test_kernels_add_and_multiply_with_kernels_only(wrong):
+    with pytest.raises(TypeError):
+        kernels.RBF() + wrong
+    with pytest.raises(TypeError):
+        kernels.RBF() * wrong
+
+
+def test_sums_and_products_are_those_of_the_gram_matrices():
+    a, b, c = kernels.RBF(0.1), kernels.Laplacian(0.2), kernels.Linear()
+    torch.testing.assert_close((2.0 * a + b * c + a)(Z), 2 * a(Z) + b(Z) * c(Z) + a(Z))
+    torch.testing.assert_close((a * b * c)(Z), a(Z) * b(Z) * c(Z))
+    torch.testing.assert_close((a * 3)(Z), 3 * a(Z))
+
+
+def test_mixture_weights_are_on_the_simplex():
+    mixture = kernels.Mixture([kernels.RBF(), kernels.Linear()], weights=[1, 3])
+    assert mixture.weights == [0.25, 0.75]
+    learnt = kernels.Mixture([kernels.RBF(), kernels.Linear()], weights=[1, 3], learnable=True)
+    torch.testing.assert_close(torch.stack(learnt.weights), torch.tensor([0.25, 0.75]))
+    with torch.no_grad():
+        learnt.logits.add_(torch.tensor([3.0, -2.0]))
+    weights = torch.stack(learnt.weights)
+    assert bool((weights > 0).all())
+    assert float(weights.sum().detach()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bound"),
+    [
+        (kernels.Linear(), math.inf),
+        (kernels.Polynomial(), math.inf),
+        (kernels.RBF(), 1.0),
+        (kernels.Laplacian(norm=1), 1.0),
+        (2.0 * kernels.RBF() + 3.0 * kernels.Laplacian(), 5.0),
+        (kernels.RBF() * kernels.RationalQuadratic(), 1.0),
+        (kernels.RBF() + kernels.Linear(), math.inf),
+    ],
+)
+def test_bound_is_the_largest_value(kernel, bound):
+    assert kernel.bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.Linear(),
+        kernels.Polynomial(1, 1.0),
+        kernels.Polynomial(2, 1.0),
+        kernels.Polynomial(2, 0.0),
+        kernels.Polynomial(3, 0.5),
+    ],
+    ids=str,
+)
+def test_rank_is_the_number_of_directions_that_vary(kernel, p):
+    z = torch.randn(60, p, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    gram = kernel(z)
+    centred = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
+    assert int(torch.linalg.matrix_rank(centred, hermitian=True, rtol=1e-9)) == kernel.rank(p)
+
+
+@pytest.mark.parametrize("kernel", [kernels.RBF(), kernels.Laplacian(), kernels.RationalQuadratic()])
+def test_an_unresolved_kernel_says_what_to_do(kernel):
+    from kvicreg.kernels.pairs import AllPairs
+
+    with pytest.raises(ValueError, match=r"call kernel\.resolve\(views\) first"):
+        kernel.evaluate(AllPairs(Z))
+
+
+def test_a_mixture_computes_one_distance_matrix_for_all_members():
+    from kvicreg.kernels.pairs import AllPairs
+
+    pairs = AllPairs(Z)
+    mixture = (kernels.RBF() + kernels.RationalQuadratic() + kernels.Laplacian()).resolve(pairs)
+    first = pairs.squared_distance
+    mixture.evaluate(pairs)
+    assert pairs.squared_distance is first

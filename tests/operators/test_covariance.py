@@ -1,0 +1,140 @@
+"""The covariance operator: its two sides, its floors, what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+
+from kvicreg import kernels
+from kvicreg.operators import CovarianceOperator, covariance_operator
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return torch.from_numpy(RNG.normal(size=shape))
+
+
+@pytest.mark.parametrize(
+    ("b", "p", "side"), [(8, 3, 3), (8, 7, 7), (8, 8, 8), (8, 30, 8)], ids=["narrow", "nearly", "square", "wide"]
+)
+def test_linear_operator_is_kept_on_the_smaller_side(b, p, side):
+    operator = covariance_operator(normal(b, p), "linear")
+    assert operator.eigenvalues().shape == (side,)
+    assert f"({side}, {side})" in repr(operator)
+    assert operator.samples == b
+    assert operator.rank_bound == min(b - 1, p)
+
+
+@pytest.mark.parametrize("quantity", ["trace", "hs_norm", "squared_hs_norm", "offdiagonal_hs_norm", "effective_rank"])
+@pytest.mark.parametrize("shape", [(9, 4), (9, 20)])
+def test_both_sides_give_the_same(quantity, shape):
+    z = normal(*shape)
+    from_features = CovarianceOperator.from_features(z)
+    from_gram = CovarianceOperator.from_gram(torch.from_numpy(z.numpy() @ z.numpy().T))
+    torch.testing.assert_close(getattr(from_features, quantity)(), getattr(from_gram, quantity)())
+
+
+def test_features_far_from_the_origin_lose_nothing():
+    z = normal(16, 4).float()
+    near, far = covariance_operator(z, "linear"), covariance_operator(z + 1000.0, "linear")
+    torch.testing.assert_close(far.eigenvalues(), near.eigenvalues(), rtol=1e-3, atol=1e-4)
+
+
+def test_scale_multiplies_the_operator():
+    z = normal(9, 4)
+    for build in (
+        CovarianceOperator.from_features,
+        lambda x, scale=1.0: CovarianceOperator.from_gram(x @ x.mT, scale=scale),
+    ):
+        one, three = build(z), build(z, scale=3.0)
+        torch.testing.assert_close(three.trace(), 3 * one.trace())
+        torch.testing.assert_close(three.eigenvalues(), 3 * one.eigenvalues())
+        torch.testing.assert_close(three.offdiagonal_hs_norm(), 3 * one.offdiagonal_hs_norm())
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf", "laplacian", "rq"])
+def test_leading_dimension_is_views_that_share_one_bandwidth(kernel):
+    views = torch.stack([normal(9, 4), 3 * normal(9, 4)])
+    together = covariance_operator(views, kernel)
+    fixed = kernels.get(kernel).resolve(*views)
+    for i, view in enumerate(views):
+        alone = covariance_operator(view, fixed)
+        torch.testing.assert_close(together.eigenvalues()[i], alone.eigenvalues())
+        torch.testing.assert_close(together.offdiagonal_hs_norm()[i], alone.offdiagonal_hs_norm())
+        torch.testing.assert_close(together.effective_rank()[i], alone.effective_rank())
+
+
+@pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf", "laplacian", "rq"])
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_eigenvalues_are_descending_and_never_negative(kernel, scale):
+    for z in (normal(12, 20), normal(1, 20).expand(12, 20), torch.zeros(12, 20, dtype=torch.float64)):
+        values = covariance_operator((scale * z).float(), kernel).eigenvalues()
+        assert bool((values >= 0).all())
+        assert bool((values.diff() <= 0).all())
+
+
+def test_floor_keeps_the_gradient_of_a_vanishing_eigenvalue():
+    # two points moving apart from nothing: the variance's gradient must not be cut off by the floor
+    operator = CovarianceOperator.from_gram(torch.diag(torch.tensor([0.0, -1e-9, 1.0])).requires_grad_())
+    gram = torch.zeros(3, 3, requires_grad=True)
+    CovarianceOperator.from_gram(gram).eigenvalues().sum().backward()
+    torch.testing.assert_close(gram.grad, (torch.eye(3) - 1 / 3) / 3)
+    assert bool((operator.eigenvalues() >= 0).all())
+
+
+def test_effective_rank_counts_equal_directions():
+    for r in (1, 2, 5):
+        z = torch.zeros(2 * r, 7, dtype=torch.float64)
+        for i in range(r):
+            z[2 * i, i], z[2 * i + 1, i] = 1, -1
+        assert float(covariance_operator(z, "linear").effective_rank()) == pytest.approx(r)
+
+
+def test_effective_rank_of_exact_collapse_is_one_and_finite():
+    assert float(covariance_operator(torch.ones(8, 4), "linear").effective_rank()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_effective_rank_is_at_most_the_bound(kernel):
+    for shape in [(8, 3), (8, 30), (2, 5)]:
+        operator = covariance_operator(normal(*shape), kernel)
+        assert 1 - 1e-9 <= float(operator.effective_rank()) <= operator.rank_bound + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("kernel", "p", "bound"),
+    [("linear", 3, 3), ("linear", 40, 15), ("polynomial", 2, 5), ("polynomial", 20, 15), ("rbf", 2, 15)],
+)
+def test_rank_bound_is_that_of_the_batch_or_of_the_kernel(kernel, p, bound):
+    operator = covariance_operator(normal(16, p), kernel)
+    assert operator.rank_bound == bound
+    assert int((operator.eigenvalues() > 1e-12).sum()) == bound
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_computed_in_float32_at_least(dtype):
+    z = normal(8, 4).to(dtype)
+    expected = torch.float64 if dtype == torch.float64 else torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for kernel in ("linear", "rbf"):
+            operator = covariance_operator(z, kernel)
+            for value in (operator.eigenvalues(), operator.trace(), operator.hs_norm(), operator.offdiagonal_hs_norm()):
+                assert value.dtype == expected
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 4), (2, 3, 4, 5)])
+def test_refuses_what_is_no_batch(shape):
+    with pytest.raises(ValueError, match=r"z must have shape \(b, p\) or \(views, b, p\) with b >= 2"):
+        covariance_operator(torch.randn(*shape))
+
+
+def test_refuses_integers_and_other_objects():
+    with pytest.raises(TypeError, match=r"z must be a floating-point tensor, got torch.int64"):
+        covariance_operator(torch.ones(4, 2, dtype=torch.long))
+    with pytest.raises(TypeError, match=r"z must be a torch.Tensor, got ndarray"):
+        covariance_operator(np.ones((4, 2)))
+
+
+def test_refuses_a_gram_matrix_that_is_not_square():
+    with pytest.raises(ValueError, match=r"gram must have shape \(\.\.\., b, b\), got \(3, 4\)"):
+        CovarianceOperator.from_gram(torch.randn(3, 4))

@@ -1,0 +1,73 @@
+"""One eigendecomposition for values and gradient, whatever happens to it."""
+
+import numpy as np
+import pytest
+import torch
+
+from kvicreg.operators import eigenvalues as module
+from kvicreg.operators.eigenvalues import eigenvalues
+
+
+def symmetric(*shape, dtype=torch.float64):
+    a = torch.randn(*shape, shape[-1], generator=torch.Generator().manual_seed(0), dtype=dtype)
+    return a + a.mT
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (2, 3, 5)])
+@pytest.mark.parametrize("grad", [True, False])
+def test_values_are_numpys_ascending(shape, grad):
+    matrix = symmetric(*shape).requires_grad_(grad)
+    np.testing.assert_allclose(eigenvalues(matrix).detach().numpy(), np.linalg.eigvalsh(matrix.detach().numpy()))
+
+
+@pytest.mark.parametrize("function", [torch.sum, lambda w: w.square().sum(), lambda w: w.exp().sum()])
+def test_gradient_of_a_symmetric_function_at_repeated_eigenvalues(function):
+    matrix = (2 * torch.eye(4, dtype=torch.float64)).requires_grad_()
+    function(eigenvalues(matrix)).backward()
+    slope = torch.func.grad(function)(torch.full((4,), 2.0, dtype=torch.float64))
+    torch.testing.assert_close(matrix.grad, torch.diag(slope))
+
+
+def test_gradient_of_part_of_the_spectrum():
+    # a hinge leaves the large eigenvalues alone: their zero gradient must not disturb the others
+    matrix = symmetric(2, 6).requires_grad_()
+    assert torch.autograd.gradcheck(lambda m: eigenvalues((m + m.mT) / 2)[..., :3].square().sum(), (matrix,))
+    assert torch.autograd.gradcheck(lambda m: eigenvalues((m + m.mT) / 2)[..., 3:].square().sum(), (matrix,))
+    assert torch.autograd.gradcheck(lambda m: eigenvalues((m + m.mT) / 2)[0, 2:4].square().sum(), (matrix,))
+    assert torch.autograd.gradcheck(lambda m: eigenvalues((m + m.mT) / 2)[..., 1::2].square().sum(), (matrix,))
+
+
+def test_side_by_side_is_the_same(monkeypatch):
+    matrix = symmetric(3, 7)
+    expected = np.linalg.eigvalsh(matrix.numpy())
+    monkeypatch.setattr(module, "SIDE_BY_SIDE_FROM", 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        leaf = matrix.clone().requires_grad_()
+        values = eigenvalues(leaf)
+        np.testing.assert_allclose(values.detach().numpy(), expected)
+        values.square().sum().backward()
+        torch.testing.assert_close(leaf.grad, 2 * matrix)  # the gradient of tr A^2
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_decomposition_that_fails_is_repeated_in_float64(monkeypatch):
+    solve, seen = module._solve, []
+
+    def refuses_float32(matrix, *, vectors):
+        seen.append(matrix.dtype)
+        if matrix.dtype == torch.float32:
+            raise torch.linalg.LinAlgError("did not converge")
+        return solve(matrix, vectors=vectors)
+
+    monkeypatch.setattr(module, "_solve", refuses_float32)
+    module._say_once.cache_clear()
+    matrix = symmetric(4, dtype=torch.float32)
+    with pytest.warns(RuntimeWarning, match="repeated in float64"):
+        values = eigenvalues(matrix)
+    assert seen == [torch.float32, torch.float64]
+    assert values.dtype == torch.float32
+    np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.double().numpy()), rtol=1e-5)
