@@ -1,0 +1,1 @@
+"""Latency, memory and throughput, each beside a peer in the same run."""
