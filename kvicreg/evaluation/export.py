@@ -1,0 +1,105 @@
+"""The encoder for others to run: ONNX and torch.export, each checked against the encoder before it is kept."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from kvicreg.evaluation.runs import open_run
+from kvicreg.models import PretrainedEncoder
+
+FORMATS = {"onnx": "encoder.onnx", "torch": "encoder.pt2"}
+TOLERANCE = 1e-4  # relative to the largest feature
+
+
+class Exported(NamedTuple):
+    """A file, and the largest difference of its output from the encoder's, relative to the largest feature."""
+
+    path: Path
+    error: float
+
+
+class Deployed(nn.Module):
+    """The encoder as it is exported: pixels in [0, 1], already of the encoder's size, to features."""
+
+    def __init__(self, encoder: PretrainedEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images (b, c, s, s), float in [0, 1], to features (b, q); the normalisation is inside."""
+        features: Tensor = self.encoder((images - self.encoder.mean) / self.encoder.std)
+        return features
+
+
+def export(run: str | Path, format: str = "onnx", out: Path | None = None, *, projector: bool = False) -> Exported:
+    """Write the run's encoder, batch size free, and compare it on batches of 1, 2 and 5 random images.
+
+    Args:
+        run: the run folder.
+        format: "onnx" or "torch" (a torch.export program).
+        out: file to write; encoder.onnx or encoder.pt2 in the run folder unless given.
+        projector: include the projector.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    opened = open_run(run)
+    model = Deployed(opened.encoder(projector=projector)).eval()
+    out = Path(out) if out is not None else opened.path / FORMATS[format]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = out.with_name(f".{os.getpid()}.{out.name}")
+    shape = (opened.channels, opened.image_size, opened.image_size)
+    example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
+    try:
+        run_back = (_onnx if format == "onnx" else _torch)(model, example, partial)
+        error = _difference(model, run_back, shape)
+        if not error <= TOLERANCE:
+            raise ValueError(f"the exported encoder differs from the encoder by {error:.1e}: nothing was written")
+        os.replace(partial, out)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Exported(out, error)
+
+
+def _onnx(model: nn.Module, example: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401 - torch.onnx needs it and says so less clearly
+    except ImportError as error:
+        raise ImportError(f"ONNX needs the package {error.name}: pip install 'kvicreg[export]'") from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program: Any = torch.onnx.export(
+            model, (example,), dynamo=True, dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False,
+            input_names=["images"], output_names=["features"],
+        )  # fmt: skip
+    program.save(str(path), external_data=False)
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
+
+
+def _torch(model: nn.Module, example: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
+    program = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+    with path.open("wb") as file:
+        torch.export.save(program, file)
+    with path.open("rb") as file:
+        loaded: Callable[[Tensor], Tensor] = torch.export.load(file).module()
+    return loaded
+
+
+@torch.no_grad()
+def _difference(model: nn.Module, other: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> float:
+    worst = 0.0
+    for batch in (1, 2, 5):
+        images = torch.rand(batch, *shape, generator=torch.Generator().manual_seed(batch))
+        expected, found = model(images), other(images)
+        if expected.shape != found.shape:
+            return float("inf")
+        worst = max(worst, float((expected - found).abs().max() / expected.abs().max()))
+    return worst
