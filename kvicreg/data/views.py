@@ -118,8 +118,9 @@ class Views:
         c = self.config
         if not c.affine and not c.crops and x.shape[2] == self.size:
             return x
-        boxes = crop_boxes(1 - (1 - c.crop_area) * u["area"], v["ratio"], v["left"], v["top"], c.crop_ratio)
-        maps = crop_maps(boxes, u["flip"] < c.flip)
+        if c.crops or not c.affine:
+            boxes = crop_boxes(1 - (1 - c.crop_area) * u["area"], v["ratio"], v["left"], v["top"], c.crop_ratio)
+            maps = crop_maps(boxes, u["flip"] < c.flip)
         if not c.affine:
             return sample(x, maps, self.size, "border")
         outer = affine_maps(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvicreg.data.formats import read_cifar10, read_idx, read_stl10, read_stl10_labels
+from kvicreg.data.formats import idx_from_table, read_cifar10, read_idx, read_stl10, read_stl10_labels
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -25,6 +25,16 @@ def test_idx_plain_and_gzipped(tmp_path: Path, rng: np.random.Generator, zipped:
     else:
         path.write_bytes(idx_bytes(array))
     assert np.array_equal(read_idx(path).numpy(), array)
+
+
+def test_a_table_becomes_the_same_bytes_as_the_published_files(tmp_path: Path, rng: np.random.Generator) -> None:
+    images = rng.integers(0, 256, (4, 28, 28), dtype=np.uint8)
+    labels = np.array([3, 1, 0, 9], np.uint8)
+    rows = [",".join(map(str, (label, *image.ravel()))) for label, image in zip(labels, images, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join(["label,1x1,1x2", *rows]))
+    idx_from_table(tmp_path / "t.csv", tmp_path, "train")
+    assert (tmp_path / "train-images-idx3-ubyte").read_bytes() == idx_bytes(images)
+    assert (tmp_path / "train-labels-idx1-ubyte").read_bytes() == idx_bytes(labels)
 
 
 @pytest.mark.parametrize(
