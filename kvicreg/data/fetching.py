@@ -54,7 +54,7 @@ def get(
         try:
             fetch(fresh)
             verify(fresh, entry)
-        except (OSError, HTTPException, EOFError) as error:
+        except (OSError, HTTPException, EOFError, ValueError) as error:
             say(f"{name}: not from there: {_reason(error)}")
             continue
         _put_in_place(fresh, folder)

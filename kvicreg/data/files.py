@@ -101,7 +101,11 @@ class FileData(ImageData):
         from torch.utils.data import DataLoader
 
         loader = DataLoader(
-            _Chunks(self, chunks), batch_size=None, num_workers=workers, pin_memory=torch.cuda.is_available()
+            _Chunks(self, chunks),
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=torch.cuda.is_available(),
+            generator=torch.Generator(),  # the loader draws a number: not from the state that training resumes
         )
         for decoded in loader:
             yield self._checked(*decoded)

@@ -55,7 +55,7 @@ def load(
     name = str(source)
     if name in ("tiny-imagenet", "imagenet100"):
         folder, classes = _named_folder(name, data_root(root))
-        return _files(list_folder(folder, split, classes), folder, name, split, image_size, channels)
+        return _folder(folder, name, split, image_size, channels, classes)
     if name in DATA_SETS:
         images, labels = _arrays(name, split, data_root(root))
         classes = _CLASSES.get(name, "0,1,2,3,4,5,6,7,8,9").split(",") if labels is not None else None
@@ -63,11 +63,11 @@ def load(
         return ArrayData(images, labels, name=name, split=split, class_names=classes)
     path = Path(source).expanduser()
     if path.is_dir():
-        return _files(list_folder(path, split), path, path.resolve().name, split, image_size, channels)
+        return _folder(path, path.resolve().name, split, image_size, channels)
     if path.is_file():
         if split != "train":
             raise ValueError(f"split: a list file has only 'train'; give the {split!r} images a list of their own")
-        return _files(list_file(path), None, path.stem, split, image_size, channels)
+        return _files(list_file(path), path.stem, split, image_size, channels)
     near = difflib.get_close_matches(name, DATA_SETS, 1)
     hint = f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(DATA_SETS)}"
     raise ValueError(f"data: {name!r} is neither a data set's name nor a folder or file here; {hint}")
@@ -140,19 +140,22 @@ def _imagenet100_classes() -> str:
     return resources.files("kvicreg.data").joinpath("imagenet100.txt").read_text()
 
 
-def _files(
-    listing: Listing, folder: Path | None, name: str, split: str, image_size: int | None, channels: int | None
+def _folder(
+    folder: Path, name: str, split: str, image_size: int | None, channels: int | None, classes: list[str] | None = None
 ) -> FileData:
     """Test images take the size of the training images, so that both splits agree."""
-    if image_size is None and folder is not None and split != "train":
+    listing = list_folder(folder, split, classes)
+    if image_size is None and split != "train":
         try:
-            image_size = common_size(list_folder(folder, "train").paths)
-        except ValueError:
+            image_size = common_size(list_folder(folder, "train", classes).paths)
+        except ValueError:  # no training split: the size of its own
             image_size = None
-    return FileData(
-        listing.paths, listing.labels, name=name, split=split, class_names=listing.class_names,
-        size=image_size, channels=channels or 3,
-    )  # fmt: skip
+    return _files(listing, name, split, image_size, channels)
+
+
+def _files(listing: Listing, name: str, split: str, image_size: int | None, channels: int | None) -> FileData:
+    paths, labels, names = listing
+    return FileData(paths, labels, name=name, split=split, class_names=names, size=image_size, channels=channels or 3)
 
 
 def _resized(images: Tensor, size: int | None, channels: int | None) -> Tensor:
