@@ -67,14 +67,16 @@ Gamma = float | Tensor | Literal["median", "smoothed"] | Median
 
 def check_gamma(gamma: Gamma) -> float | Tensor | Median:
     """The rule or the number that `gamma` stands for."""
-    if gamma == "median":
+    if isinstance(gamma, str) and gamma == "median":
         return Median()
-    if gamma == "smoothed":
+    if isinstance(gamma, str) and gamma == "smoothed":
         return Median(momentum=0.99)
     if isinstance(gamma, str):
         raise ValueError(f'gamma must be a positive number, "median", "smoothed" or a Median, got {gamma!r}')
     if isinstance(gamma, Median | Tensor):
         return gamma
+    if not isinstance(gamma, int | float):
+        raise TypeError(f'gamma must be a number, "median", "smoothed" or a Median, got {type(gamma).__name__}')
     if not (math.isfinite(gamma) and gamma > 0):
         raise ValueError(f"gamma must be positive and finite, got {gamma}")
     return float(gamma)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kvicreg.kernels.bandwidth import Gamma, Median, check_gamma
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
+from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Gamma, Median, check_gamma, evenly_spaced
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints, at_least_float32, full_precision
 
 __all__ = ["Kernel", "StationaryKernel"]
 
@@ -56,23 +56,23 @@ class Kernel(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Gram matrix ``(n, m)`` of the rows of `x` ``(n, p)`` and `y` ``(m, p)``; of `x` alone without `y`."""
-        with _full_precision(x):
+        with full_precision(x):
             kernel = self.resolve(x) if y is None else self.resolve(x, y)
             return kernel.evaluate(AllPairs(x, y))
 
     def paired(self, x: Tensor, y: Tensor) -> Tensor:
-        """``k(x_i, y_i)``, shape ``(n,)``, in O(np)."""
-        with _full_precision(x):
+        """``k(x_i, y_i)``, shape ``(n,)``, in O(np) once the bandwidth is resolved."""
+        with full_precision(x):
             return self.resolve(x, y).evaluate(MatchedPairs(x, y))
 
     def diagonal(self, x: Tensor) -> Tensor:
         """``k(x_i, x_i)``, shape ``(n,)``, in O(np)."""
-        with _full_precision(x):
-            return self.resolve(x).evaluate(SamePoints(x))
+        with full_precision(x):
+            return self.evaluate(SamePoints(x))
 
     def squared_distance(self, x: Tensor, y: Tensor) -> Tensor:
         """``|phi(x_i) - phi(y_i)|^2 = k(x_i, x_i) + k(y_i, y_i) - 2 k(x_i, y_i)``, shape ``(n,)``."""
-        with _full_precision(x):
+        with full_precision(x):
             return self.resolve(x, y).evaluate_distance(MatchedPairs(x, y))
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
@@ -148,7 +148,7 @@ class StationaryKernel(Kernel):
     def resolve(self, *views: Tensor | AllPairs) -> Kernel:
         if not isinstance(self.gamma, Median):
             return self
-        distances = [self.distance(v if isinstance(v, AllPairs) else AllPairs(v)).detach() for v in views]
+        distances = [self.distance(v if isinstance(v, AllPairs) else AllPairs(_few(v))).detach() for v in views]
         if any(d.shape[-1] < 2 and d.dim() == 2 for d in distances):
             raise ValueError("the median heuristic needs at least two points per view; give gamma a number")
         if len(distances) > 1 and len({d.shape for d in distances}) > 1:
@@ -165,7 +165,8 @@ class StationaryKernel(Kernel):
         return self.gamma
 
     def evaluate(self, pairs: Pairs) -> Tensor:
-        return self.profile(self.distance(pairs) * self._scale())
+        distance = self.distance(pairs)
+        return self.profile(distance if isinstance(pairs, SamePoints) else distance * self._scale())
 
     @property
     def bound(self) -> float:
@@ -180,7 +181,7 @@ class StationaryKernel(Kernel):
         return f"gamma={float(self.gamma):.6g}"
 
 
-def _full_precision(x: Tensor) -> torch.autocast:
-    """Autocast off: Gram matrices lose their small eigenvalues in half precision."""
-    device = x.device.type if isinstance(x, Tensor) else "cpu"
-    return torch.autocast(device_type=device, enabled=False)
+def _few(view: Tensor) -> Tensor:
+    """As many rows of a view as the median looks at."""
+    view = at_least_float32(view, "x").detach()
+    return view[..., evenly_spaced(view.shape[-2], MEDIAN_ROWS, view.device), :] if view.dim() > 1 else view

@@ -31,8 +31,13 @@ class Sum(Kernel):
         for value in values:
             if not isinstance(value, Tensor) and not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"weights must be finite and at least 0, got {value}")
-        self.kernels = nn.ModuleList(kernels)
-        self._weights = values
+        # a sum of sums is one sum: shares are taken once, whatever the brackets
+        members: list[tuple[float | Tensor, Kernel]] = []
+        for value, kernel in zip(values, kernels, strict=True):
+            nested = kernel.members() if type(kernel) is Sum else [(1.0, kernel)]
+            members += [(value * inner, k) for inner, k in nested]
+        self.kernels = nn.ModuleList([k for _, k in members])
+        self._weights = [w for w, _ in members]
 
     @property
     def weights(self) -> list[float | Tensor]:
@@ -42,6 +47,9 @@ class Sum(Kernel):
     def members(self) -> list[tuple[float | Tensor, Kernel]]:
         """``(weight, kernel)`` of each member."""
         return [(w, k) for w, k in zip(self.weights, self.kernels, strict=True) if isinstance(k, Kernel)]
+
+    def _numbers(self) -> list[float]:
+        return [float(w.detach() if isinstance(w, Tensor) else w) for w in self.weights]
 
     def _with(self, kernels: Sequence[Kernel]) -> Sum:
         return Sum(kernels, self.weights)
@@ -60,7 +68,7 @@ class Sum(Kernel):
 
     @property
     def bound(self) -> float:
-        return sum(float(w) * k.bound for w, k in self.members() if float(w) > 0)
+        return sum(w * k.bound for w, (_, k) in zip(self._numbers(), self.members(), strict=True) if w > 0)
 
     def rank(self, dimension: int) -> float:
         return sum(k.rank(dimension) for _, k in self.members())
@@ -78,7 +86,7 @@ class Sum(Kernel):
         raise ValueError("a sum inside a product has no random Fourier features: multiply it out, or use Nystrom")
 
     def extra_repr(self) -> str:
-        return "weights=[" + ", ".join(f"{float(w):.4g}" for w in self.weights) + "]"
+        return "weights=[" + ", ".join(f"{w:.4g}" for w in self._numbers()) + "]"
 
 
 class Mixture(Sum):

@@ -15,7 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["AllPairs", "MatchedPairs", "Pairs", "SamePoints", "at_least_float32", "safe_sqrt"]
+__all__ = [
+    "AllPairs",
+    "MatchedPairs",
+    "Pairs",
+    "SamePoints",
+    "TwoViews",
+    "at_least_float32",
+    "is_concrete",
+    "safe_sqrt",
+]
 
 
 def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
@@ -25,6 +34,16 @@ def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
     if not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {x.dtype}; convert it with {name}.float()")
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def full_precision(x: Tensor) -> torch.autocast:
+    """Autocast off: in half precision a Gram matrix loses its small eigenvalues."""
+    return torch.autocast(device_type=x.device.type if isinstance(x, Tensor) else "cpu", enabled=False)
+
+
+def is_concrete(x: Tensor) -> bool:
+    """Whether `x` holds numbers that Python may look at: not while compiling, not inside torch.func transforms."""
+    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def safe_sqrt(x: Tensor) -> Tensor:
@@ -51,6 +70,100 @@ class SelfInner(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         product: Tensor = (grad + grad.mT) @ x
         return product
+
+
+class _SquaredLength(torch.autograd.Function):
+    """``|x_i|^2`` of the rows, with a gradient of one pass."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        lengths: Tensor = torch.linalg.vecdot(x, x)
+        return lengths
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        product: Tensor = x * (2 * grad).unsqueeze(-1)
+        return product
+
+
+class _SelfDistances(torch.autograd.Function):
+    """Squared distances of all rows of `x`, which should lie around the origin.
+
+    With ``S = G + G^T``, the gradient is ``2 (diag(S 1) - S) x``: one matrix product.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        inner = x @ x.mT
+        norm = inner.diagonal(dim1=-2, dim2=-1).clone()
+        squared = inner.mul_(-2).add_(norm.unsqueeze(-1)).add_(norm.unsqueeze(-2))
+        squared = squared.masked_fill_(_is_noise(squared, norm, norm), 0.0)
+        squared.diagonal(dim1=-2, dim2=-1).zero_()
+        return squared
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        product: Tensor = _laplacian_of(grad) @ x
+        return product
+
+
+class _TwoViewDistances(torch.autograd.Function):
+    """`_SelfDistances` of two views ``(2, n, p)`` and the squared distances of their matching rows, together."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        gap = x[0] - x[1]
+        matched: Tensor = torch.linalg.vecdot(gap, gap)
+        return _SelfDistances.forward(x), matched
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, matched_grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        pull = (x[0] - x[1]).mul_((2 * matched_grad).unsqueeze(-1))
+        pulls, laplacian = torch.stack([pull, -pull]), _laplacian_of(grad)
+        return pulls.baddbmm_(laplacian, x) if is_concrete(x) else pulls + laplacian @ x
+
+
+def _laplacian_of(grad: Tensor) -> Tensor:
+    """``2 (diag(S 1) - S)`` with ``S = G + G^T``: what turns a gradient of squared distances into one of points."""
+    negative = torch.add(grad, grad.mT).mul_(-2)
+    negative.diagonal(dim1=-2, dim2=-1).sub_(negative.sum(-1))
+    return negative
+
+
+def _origin(x: Tensor) -> Tensor:
+    """A point among the points, to measure from.
+
+    |x|^2 + |y|^2 - 2 x.y cancels badly when points lie far from the origin and near each other, as they do when a
+    network collapses. Distances do not depend on the origin, so no gradient goes through it.
+    """
+    return x.detach().mean(dim=-2, keepdim=True)
+
+
+def _is_noise(squared: Tensor, x_norm: Tensor, y_norm: Tensor) -> Tensor:
+    """Where squared distances are below round-off: those points are the same."""
+    largest = torch.maximum(x_norm.amax(-1), y_norm.amax(-1))
+    return squared <= (8 * torch.finfo(squared.dtype).eps * largest).unsqueeze(-1).unsqueeze(-1)
 
 
 class Pairs:
@@ -100,31 +213,42 @@ class AllPairs(Pairs):
 
     @cached_property
     def squared_distance(self) -> Tensor:
-        # |x|^2 + |y|^2 - 2 x.y cancels badly when the points lie far from the origin and near each other, as
-        # they do when a network collapses, so the origin is moved among them first. It is a constant: distances
-        # do not depend on it.
-        origin = self.x.detach().mean(dim=-2, keepdim=True)
+        origin = _origin(self.x)
         x = self.x - origin
         if self.y is None:
-            inner = SelfInner.apply(x)
-            x_norm = inner.diagonal(dim1=-2, dim2=-1)
-            y_norm = x_norm
-        else:
-            y = self.y - origin
-            inner = x @ y.mT
-            x_norm, y_norm = x.square().sum(-1), y.square().sum(-1)
-        squared: Tensor = (x_norm.unsqueeze(-1) + y_norm.unsqueeze(-2)).sub(inner, alpha=2)
-        # What is left below round-off is noise, negative as often as not: those points are the same.
-        largest = torch.maximum(x_norm.detach().amax(-1), y_norm.detach().amax(-1))
-        noise = (8 * torch.finfo(squared.dtype).eps * largest).unsqueeze(-1).unsqueeze(-1)
-        same = squared.detach() <= noise
-        if self.y is None:
-            same = same | torch.eye(same.shape[-1], dtype=torch.bool, device=same.device)
-        return squared.masked_fill(same, 0.0)
+            distances: Tensor = _SelfDistances.apply(x)
+            return distances
+        y = self.y - origin
+        x_norm, y_norm = x.square().sum(-1), y.square().sum(-1)
+        squared = (x_norm.unsqueeze(-1) + y_norm.unsqueeze(-2)).sub(x @ y.mT, alpha=2)
+        return squared.masked_fill(_is_noise(squared.detach(), x_norm.detach(), y_norm.detach()), 0.0)
 
     @cached_property
     def l1_distance(self) -> Tensor:
         return torch.cdist(self.x, self.x if self.y is None else self.y, p=1.0)
+
+
+class TwoViews(AllPairs):
+    """All pairs within each of two views ``(2, n, p)``, and with `matched`, row i of one with row i of the other.
+
+    The matched distances come out of the same pass as the others, and so do their gradients.
+    """
+
+    @cached_property
+    def _distances(self) -> tuple[Tensor, Tensor]:
+        squared, matched = _TwoViewDistances.apply(self.x - _origin(self.x.flatten(0, 1)))
+        return squared, matched
+
+    @cached_property
+    def squared_distance(self) -> Tensor:
+        return self._distances[0]
+
+    @cached_property
+    def matched(self) -> MatchedPairs:
+        pairs = MatchedPairs(*self.x.unbind())
+        if "squared_distance" in self.__dict__:
+            pairs.__dict__["squared_distance"] = self._distances[1]
+        return pairs
 
 
 class MatchedPairs(Pairs):
@@ -148,7 +272,8 @@ class MatchedPairs(Pairs):
 
     @cached_property
     def squared_distance(self) -> Tensor:
-        return self._difference.square().sum(-1)
+        squares: Tensor = _SquaredLength.apply(self._difference)
+        return squares
 
     @cached_property
     def l1_distance(self) -> Tensor:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import safe_sqrt
+from kvicreg.kernels.pairs import full_precision, safe_sqrt
 from kvicreg.losses.terms import LossTerms, check_choice, check_weights, stack_views
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
 
@@ -140,7 +139,7 @@ def kernel_vicreg_terms(
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
     z = stack_views(views)
     scaled = parametrization == "scaled"
-    with torch.autocast(z.device.type, enabled=False):
+    with full_precision(z):
         operator, invariance = view_operators(z, kernel, approximation, gather, unit=scaled)
         per_two_views = 2 / len(views)
         variance = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled).sum() * per_two_views

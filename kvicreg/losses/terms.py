@@ -9,8 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.pairs import at_least_float32
-from kvicreg.operators.eigenvalues import is_concrete
+from kvicreg.kernels.pairs import at_least_float32, is_concrete
 
 __all__ = ["LossTerms", "check_choice", "check_weights", "stack_views"]
 
@@ -41,7 +40,7 @@ def stack_views(views: Sequence[Tensor]) -> Tensor:
             raise ValueError(f"all views must be on one device: view 1 is on {first.device}, view {i} on {view.device}")
     if first.numel() == 0:
         raise ValueError(f"the views are empty, of shape {tuple(first.shape)}")
-    dtype = max((view.dtype for view in converted), key=lambda d: torch.finfo(d).bits)
+    dtype = torch.float64 if any(view.dtype == torch.float64 for view in converted) else torch.float32
     stacked = torch.stack([view.to(dtype) for view in converted])
     if is_concrete(stacked):
         _check_finite(stacked)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from kvicreg.kernels.pairs import full_precision
 from kvicreg.losses.terms import LossTerms, check_choice, check_weights, stack_views
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
@@ -111,7 +112,7 @@ def vicreg_terms(
     form = CONVENTIONS[convention]
     z = stack_views(views)
     p = z.shape[-1]
-    with torch.autocast(z.device.type, enabled=False):
+    with full_precision(z):
         shard = Shard.of(z, gather=gather)
         if shard.total < 2:
             raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
@@ -128,6 +129,6 @@ def vicreg_terms(
         # sum of C_jk^2 over all j, k is the squared norm of the covariance operator, on whichever side is smaller
         bessel = shard.total / (shard.total - 1)
         norm = CovarianceOperator.from_features(z, shard=shard).squared_hs_norm() * bessel**2
-        covariance = ((norm - variances.square().sum(-1)) / p).mean() * 2
+        covariance = ((norm - variances.square().sum(-1)).clamp_min(0) / p).mean() * 2
         total = weights[0] * invariance + weights[1] * variance + weights[2] * covariance
     return LossTerms(total, invariance, variance, covariance)

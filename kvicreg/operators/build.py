@@ -11,7 +11,7 @@ from kvicreg import kernels
 from kvicreg.kernels.bandwidth import evenly_spaced
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, at_least_float32
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, TwoViews, at_least_float32, full_precision
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
@@ -36,7 +36,7 @@ def covariance_operator(
     z = at_least_float32(z, "z")
     if z.dim() not in (2, 3) or z.shape[-2] < 2:
         raise ValueError(f"z must have shape (b, p) or (views, b, p) with b >= 2, got {tuple(z.shape)}")
-    with torch.autocast(z.device.type, enabled=False):
+    with full_precision(z):
         return _Embedded(z, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator()
 
 
@@ -65,12 +65,13 @@ class _Embedded:
             shard = Shard.of(z, gather=False)
         self.z, self.shard = z, shard
         self.features: Tensor | None = None
+        self.pairs: AllPairs | None = None
         if approximation is not None:
             rows = evenly_spaced(shard.total, APPROXIMATE_MEDIAN_ROWS, z.device)
             kernel = kernel.resolve(AllPairs(shard.take(z, rows)))
             self.features = approximation.features(z, kernel, shard)
         elif not isinstance(kernel, Linear):
-            self.pairs = AllPairs(z)
+            self.pairs = TwoViews(z) if z.dim() == 3 and len(z) == 2 else AllPairs(z)
             kernel = kernel.resolve(self.pairs)
         self.kernel = kernel
 
@@ -78,13 +79,17 @@ class _Embedded:
         rank = self.kernel.rank(self.z.shape[-1])
         if self.features is not None:
             return CovarianceOperator.from_features(self.features, shard=self.shard, rank=rank)
-        if isinstance(self.kernel, Linear):
-            return CovarianceOperator.from_features(self.z, shard=self.shard, rank=rank, scale=self.kernel.gamma)
-        return CovarianceOperator.from_gram(self.kernel.evaluate(self.pairs), rank=rank)
+        if self.pairs is not None:
+            return CovarianceOperator.from_gram(self.kernel.evaluate(self.pairs), rank=rank)
+        assert isinstance(self.kernel, Linear)
+        return CovarianceOperator.from_features(self.z, shard=self.shard, rank=rank, scale=self.kernel.gamma)
 
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample
         # is mostly fine structure that a few landmarks or frequencies do not see.
-        pairs = combinations(range(self.z.shape[0]), 2)
-        each = [self.kernel.evaluate_distance(MatchedPairs(self.z[i], self.z[j])).sum() for i, j in pairs]
+        if isinstance(self.pairs, TwoViews):
+            each = [self.kernel.evaluate_distance(self.pairs.matched).sum()]
+        else:
+            pairs = combinations(self.z.unbind(), 2)
+            each = [self.kernel.evaluate_distance(MatchedPairs(x, y)).sum() for x, y in pairs]
         return self.shard.sum(torch.stack(each).mean()) / self.shard.total

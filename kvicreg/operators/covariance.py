@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.pairs import SelfInner, safe_sqrt
+from kvicreg.kernels.pairs import SelfInner, at_least_float32, full_precision, safe_sqrt
 from kvicreg.operators.eigenvalues import eigenvalues
 from kvicreg.operators.shard import Shard
 
@@ -30,22 +30,22 @@ class CovarianceOperator:
         rank_bound: how many eigenvalues can be above zero: b - 1, or fewer in a smaller feature space.
     """
 
-    def __init__(self, matrix: Tensor, scale: float, samples: int, rank_bound: int) -> None:
-        self._matrix = matrix
+    def __init__(
+        self, matrix: Tensor, scale: float, samples: int, rank_bound: int, diagonal_squares: Tensor | None = None
+    ) -> None:
+        self._matrix = matrix  # H K H, or the second moment of centred features; `scale` makes either into C
         self._scale = scale
         self.samples = samples
         self.rank_bound = rank_bound
-        self._features: tuple[Tensor, Shard] | None = None
+        self._diagonal_squares = diagonal_squares  # sum_i [HKH]_ii^2, where the matrix is not H K H
 
     @classmethod
     def from_gram(cls, gram: Tensor, *, rank: float = float("inf"), scale: float = 1.0) -> CovarianceOperator:
         """From a Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
-        b = gram.shape[-1]
-        mean = gram.mean(dim=-1, keepdim=True)
-        shift = mean - mean.mean(dim=-2, keepdim=True) / 2
-        return cls(gram - shift - shift.mT, scale / b, b, int(min(b - 1, rank)))
+        gram, b = at_least_float32(gram, "gram"), gram.shape[-1]
+        return cls(_Centre.apply(gram), scale / b, b, int(min(b - 1, rank)))
 
     @classmethod
     def from_features(
@@ -55,6 +55,7 @@ class CovarianceOperator:
 
         `scale` multiplies the kernel, that is the squared features.
         """
+        features = at_least_float32(features, "features")
         shard = shard or Shard.of(features, gather=False)
         # A constant shift changes no centred quantity, so no gradient needs to go through it.
         with torch.no_grad():
@@ -63,15 +64,14 @@ class CovarianceOperator:
         if features.shape[-1] >= shard.total:
             features = shard.gather(features)
             return cls.from_gram(SelfInner.apply(features), rank=min(rank, features.shape[-1]), scale=scale)
-        moment = shard.sum(_Moment.apply(features))
+        moment, diagonal_squares, _, _ = _Moments.apply(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
-        operator = cls(moment, scale / shard.total, shard.total, bound)
-        operator._features = (features, shard)
-        return operator
+        return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
 
     @cached_property
     def _eigenvalues(self) -> Tensor:
-        values = eigenvalues(self._matrix).flip(-1) * self._scale
+        with full_precision(self._matrix):
+            values = eigenvalues(self._matrix).flip(-1) * self._scale
         # Round-off below zero is floored in value only: a collapsing network needs the gradient that is there.
         return values + (values.detach().clamp_min(0) - values.detach())
 
@@ -79,9 +79,15 @@ class CovarianceOperator:
         """The variances along the principal directions, descending, ``(..., min(b, D))``; the others are zero."""
         return self._eigenvalues
 
+    @cached_property
+    def _norms(self) -> tuple[Tensor, Tensor, Tensor]:
+        with full_precision(self._matrix):
+            trace, squares, diagonal_squares = _Norms.apply(self._matrix)
+        return trace, squares, diagonal_squares if self._diagonal_squares is None else self._diagonal_squares
+
     def trace(self) -> Tensor:
         """The total variance, ``tr C``."""
-        return self._matrix.diagonal(dim1=-2, dim2=-1).sum(-1) * self._scale
+        return self._norms[0] * self._scale
 
     def hs_norm(self) -> Tensor:
         """The Hilbert-Schmidt norm, ``sqrt(tr C^2)``."""
@@ -89,7 +95,7 @@ class CovarianceOperator:
 
     def squared_hs_norm(self) -> Tensor:
         """``tr C^2``."""
-        return self._matrix.square().sum(dim=(-2, -1)) * self._scale**2
+        return self._norms[1] * self._scale**2
 
     def offdiagonal_hs_norm(self) -> Tensor:
         """The paper's norm: that of the centred Gram matrix without its diagonal, over b."""
@@ -97,14 +103,8 @@ class CovarianceOperator:
 
     def squared_offdiagonal_hs_norm(self) -> Tensor:
         """``(|HKH|_F^2 - sum_i [HKH]_ii^2) / b^2``."""
-        if self._features is None:
-            diagonal = self._matrix.diagonal(dim1=-2, dim2=-1)
-            squares = diagonal.square().sum(-1)
-        else:
-            features, shard = self._features
-            mean = shard.sum(features.sum(dim=-2, keepdim=True)) / shard.total
-            squares = shard.sum((features - mean).square().sum(-1).square().sum(-1))
-        return (self._matrix.square().sum(dim=(-2, -1)) - squares).clamp_min(0) * self._scale**2
+        _, squares, diagonal_squares = self._norms
+        return (squares - diagonal_squares).clamp_min(0) * self._scale**2
 
     def effective_rank(self) -> Tensor:
         """``exp`` of the entropy of the normalised eigenvalues: 1 for one direction, at most `rank_bound`."""
@@ -113,25 +113,85 @@ class CovarianceOperator:
         return torch.exp(-torch.special.xlogy(shares, shares).sum(-1))
 
     def __repr__(self) -> str:
-        side = "features" if self._features else "gram"
+        side = "gram" if self._diagonal_squares is None else "features"
         return f"CovarianceOperator({side}, shape={tuple(self._matrix.shape)}, samples={self.samples})"
 
 
-class _Moment(torch.autograd.Function):
-    """``x^T x`` with the one matrix product its gradient needs, ``x (G + G^T)``."""
+# The functions below have written gradients: each is one or two passes over a matrix where autograd would make many.
+
+
+class _Centre(torch.autograd.Function):
+    """``H K H``, and ``H G H`` for its gradient, by means instead of products."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.mT @ x
+    def forward(gram: Tensor) -> Tensor:
+        return _double_centred(gram)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
+        pass
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        product: Tensor = x @ (grad + grad.mT)
-        return product
+        return _double_centred(grad)
+
+
+def _double_centred(matrix: Tensor) -> Tensor:
+    rows = matrix.mean(dim=-1, keepdim=True)
+    columns = matrix.mean(dim=-2, keepdim=True)
+    return (matrix - (rows - rows.mean(dim=-2, keepdim=True))).sub_(columns)
+
+
+class _Norms(torch.autograd.Function):
+    """Trace, sum of squares, and sum of squares of the diagonal, of symmetric matrices."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+        flat = matrix.flatten(-2)
+        squares: Tensor = torch.linalg.vecdot(flat, flat)
+        return diagonal.sum(-1), squares, diagonal.square().sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, trace: Tensor, squares: Tensor, diagonal_squares: Tensor) -> Tensor:
+        (matrix,) = ctx.saved_tensors
+        grad: Tensor = matrix * (2 * squares)[..., None, None]
+        diagonal = matrix.diagonal(dim1=-2, dim2=-1) * (2 * diagonal_squares).unsqueeze(-1) + trace.unsqueeze(-1)
+        grad.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+        return grad
+
+
+class _Moments(torch.autograd.Function):
+    """``X^T X`` and ``sum_i |x_i|^4`` of features X centred over the global batch, as if centred here.
+
+    The first has no gradient through the mean; that through the mean in the second is ``-4 mean_j |x_j|^2 x_j``.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(features: Tensor, shard: Shard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        lengths: Tensor = torch.linalg.vecdot(features, features)
+        pull = shard.sum(lengths.unsqueeze(-2) @ features) / shard.total
+        return features.mT @ features, lengths.square().sum(-1), lengths, pull
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Shard], output: tuple[Tensor, ...]) -> None:
+        _, _, lengths, pull = output
+        ctx.mark_non_differentiable(lengths, pull)
+        ctx.save_for_backward(inputs[0], lengths, pull)
+
+    @staticmethod
+    def backward(ctx: Any, moment: Tensor, fourth: Tensor, *_: Tensor) -> tuple[Tensor, None]:
+        features, lengths, pull = ctx.saved_tensors
+        scale = (4 * fourth)[..., None, None]
+        through_diagonal = torch.addcmul(pull * -scale, features, lengths.unsqueeze(-1) * scale)
+        return features @ (moment + moment.mT) + through_diagonal, None

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kvicreg.kernels.pairs import is_concrete
+
 __all__ = ["eigenvalues"]
 
 SIDE_BY_SIDE_FROM = 384
@@ -53,11 +55,6 @@ class _Eigenvalues(torch.autograd.Function):
             grad, vectors = grad[..., :active], vectors[..., :active]
         product: Tensor = (vectors * grad.unsqueeze(-2)) @ vectors.mT
         return product
-
-
-def is_concrete(x: Tensor) -> bool:
-    """Whether `x` holds numbers that Python may look at: not while compiling, not inside torch.func transforms."""
-    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:

@@ -72,8 +72,9 @@ class RandomFourier(Approximation):
         noise, phase = self._draw(z, kernel, count, index)
         angles = z @ kernel.frequencies(noise).mT
         if self.form == "paired":
-            circle: Tensor = _Circle.apply(angles)
-            return circle * scale
+            learnt = isinstance(scale, Tensor)
+            circle: Tensor = _Circle.apply(angles, 1.0 if learnt else scale)
+            return circle * scale if learnt else circle
         return (angles + phase).cos() * scale
 
     def _draw(self, z: Tensor, kernel: Kernel, count: int, index: int) -> tuple[Any, Tensor]:
@@ -105,23 +106,23 @@ class RandomFourier(Approximation):
 
 
 class _Circle(torch.autograd.Function):
-    """``[cos a, sin a]``, whose gradient needs the output alone: nothing is kept or computed twice."""
+    """``scale * [cos a, sin a]``, whose gradient needs the output alone: nothing is kept or computed twice."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(angles: Tensor) -> Tensor:
-        return torch.cat([angles.cos(), angles.sin()], dim=-1)
+    def forward(angles: Tensor, scale: float) -> Tensor:
+        return torch.cat([angles.cos(), angles.sin()], dim=-1).mul_(scale)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
         grad_cos, grad_sin = grad.chunk(2, dim=-1)
-        return torch.addcmul(grad_sin * cos, grad_cos, sin, value=-1)
+        return torch.addcmul(grad_sin * cos, grad_cos, sin, value=-1), None
 
 
 def _map(function: Any, noise: Any) -> Any:
