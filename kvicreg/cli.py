@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 # --------------------------------------------------------------------------- the commands
 
@@ -31,7 +31,8 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
     """
     from kvicreg.training.demo import run
 
-    return str(run(out=out, seed=seed))
+    folder = run(out=out, seed=seed)
+    return f"Run folder: {folder} (encoder.safetensors, metrics.csv, demo.json). Next: kvicreg evaluate {folder}"
 
 
 def train(argv: list[str]) -> str:
@@ -40,7 +41,7 @@ def train(argv: list[str]) -> str:
     Examples:
         kvicreg train --data mnist --kernel laplacian --epochs 20 --out runs/first
         kvicreg train --data photos/ --encoder resnet18 --image-size 64 --out runs/photos
-        kvicreg train --config paper-cifar10-rq --batch-size 256
+        kvicreg train --config paper-cifar10-rq --epochs 100
         kvicreg train --resume runs/first
     """
     from dataclasses import asdict, replace
@@ -105,6 +106,115 @@ def embed(
     return f"{count:,} embeddings of width {width}: {out}"
 
 
+def evaluate(
+    runs: list[Path],
+    /,
+    on: str | None = None,
+    projector: bool = False,
+    fine_tune: bool = False,
+    supervised: bool = False,
+    groups: str | None = None,
+    robustness_images: int = 2000,
+    map_images: int = 3000,
+    seed: int = 0,
+    batch_size: int = 512,
+    device: str = "auto",
+    workers: int = 0,
+    data_root: str | None = None,
+) -> str:
+    """Measure what runs have learnt: probes, controls, robustness, diagnostics.
+
+    Examples:
+        kvicreg evaluate runs/first
+        kvicreg evaluate runs/rbf runs/laplacian runs/vicreg
+        kvicreg evaluate runs/cifar10 --on stl10
+
+    Args:
+        runs: run folders; of several a comparison is printed.
+        on: other data than the run's own (transfer): a name or a folder; channels and sizes are adapted.
+        projector: also evaluate the projector's output.
+        fine_tune: also fine-tune the whole encoder with all labels, 10 epochs.
+        supervised: also train the same architecture with labels from scratch, as many epochs as the run.
+        groups: results by group: a text file with a name per test image, or FILE.csv:COLUMN.
+        robustness_images: test images for the robustness curves; 0 for none.
+        map_images: test images on the UMAP; 0 for none.
+        seed: of probes, splits, intervals, the random encoder and the map.
+        batch_size: images at a time.
+        device: cpu, cuda, or auto.
+        workers: processes that decode files.
+        data_root: where data sets live.
+    """
+    import shlex
+
+    from kvicreg.evaluation.compare import comparison_table
+    from kvicreg.evaluation.evaluate import Options
+    from kvicreg.evaluation.evaluate import evaluate as measure
+    from kvicreg.evaluation.results import results_path
+
+    if not runs:
+        raise UsageError("evaluate needs at least one run folder, for example: kvicreg evaluate runs/first")
+    options = Options(
+        on=on, projector=projector, fine_tune=fine_tune, supervised=supervised, groups=groups,
+        robustness_images=robustness_images, map_images=map_images, seed=seed, batch_size=batch_size, device=device,
+        workers=workers, data_root=data_root,
+    )  # fmt: skip
+    for run in runs:
+        command = shlex.join(["kvicreg", *sys.argv[1:]])
+        found = measure(run, options, command=command, say=lambda line: print(line, file=sys.stderr, flush=True))
+        print(found["verdict"])
+    print(comparison_table(runs, on=on))
+    written = ", ".join(str(results_path(run, on)) for run in runs)
+    return f"Results: {written}. Next: kvicreg report {' '.join(map(str, runs))}"
+
+
+def report(runs: list[Path], /, out: Path | None = None) -> str:
+    """Write one self-contained page about one run or several.
+
+    Runs that were not evaluated yet are evaluated first. Figures for papers go to RUN/figures.
+
+    Examples:
+        kvicreg report runs/first
+        kvicreg report runs/rbf runs/laplacian runs/vicreg --out comparison.html
+
+    Args:
+        runs: run folders.
+        out: page to write; by default RUN/report.html, for several runs beside their folders.
+    """
+    from kvicreg.evaluation.compare import notes_against_best
+    from kvicreg.report.figures import write_figures
+    from kvicreg.report.page import write_report
+
+    if not runs:
+        raise UsageError("report needs at least one run folder, for example: kvicreg report runs/first")
+    for run in runs:
+        if (run / "config.yaml").is_file() and not (run / "results.json").is_file():
+            evaluate([run])
+    page = write_report(runs, out, notes=notes_against_best(runs))
+    for run in runs:
+        write_figures(run)
+    return f"Page: {page} (figures in {', '.join(str(run / 'figures') for run in runs)})"
+
+
+def export(
+    run: Path, /, format: Literal["onnx", "torch"] = "onnx", out: Path | None = None, projector: bool = False
+) -> str:
+    """Write a run's encoder as ONNX or as a torch.export program, checked against it.
+
+    Example:
+        kvicreg export runs/first --format onnx --out encoder.onnx
+
+    Args:
+        run: run folder.
+        format: onnx, or torch for a torch.export program.
+        out: file to write; by default encoder.onnx or encoder.pt2 in the run folder.
+        projector: include the projector.
+    """
+    from kvicreg.evaluation.export import export as write
+
+    written = write(run, format, out, projector=projector)
+    return f"{written.path}: float images in [0, 1], any batch size; differs from the encoder by at most {written.error:.0e}"
+
+
 def data_list(root: Path | None = None) -> str:
     """List the data sets known by name.
 
@@ -165,14 +275,55 @@ def data_show(
     return show_data(source, out, split, images, image_size, seed, root, view)
 
 
+def bench_views(out: Path = Path("bench-views.json"), batch_size: int = 256, repeats: int = 7, threads: int = 1) -> str:
+    """Time the random views beside kornia's.
+
+    Example:
+        kvicreg bench views --out bench-views.json
+
+    Args:
+        out: file to write.
+        batch_size: images per batch.
+        repeats: timings of each.
+        threads: of torch.
+    """
+    from kvicreg.benchmarks.views import run
+
+    run(out, batch_size, repeats, threads)
+    return f"Timings: {out}"
+
+
+def bench_train(out: Path = Path("bench-train.json"), batch_size: int = 256, steps: int = 20, threads: int = 1) -> str:
+    """Time a training step beside the network alone, and beside a loop of kornia and VICReg.
+
+    Example:
+        kvicreg bench train --out bench-train.json
+
+    Args:
+        out: file to write.
+        batch_size: images per batch.
+        steps: timed steps of each.
+        threads: of torch.
+    """
+    from kvicreg.benchmarks.train import run
+
+    run(out, batch_size, steps, threads)
+    return f"Timings: {out}"
+
+
 # name -> function; a name of two words is a subcommand ("data list")
 COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
     "train": train,
     "embed": embed,
+    "evaluate": evaluate,
+    "report": report,
+    "export": export,
     "data list": data_list,
     "data get": data_get,
     "data show": data_show,
+    "bench views": bench_views,
+    "bench train": bench_train,
 }
 
 # --------------------------------------------------------------------------- parsing and errors
@@ -259,7 +410,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         name, rest = find(argv)
         last_line = train(rest) if name == "train" else parse(COMMANDS[name], name, rest)
-        if last_line:
+        if last_line and os.environ.get("LOCAL_RANK", "0") == "0":  # processes beside the first keep quiet
             print(last_line)
         return 0
     except SystemExit as stop:  # tyro has already said what is wrong, or printed the help

@@ -214,23 +214,39 @@ def from_dict(values: dict[str, Any], source: str = "config") -> TrainConfig:
 
 
 def load_config(name_or_path: str | Path) -> TrainConfig:
-    """Read a recipe: one of the shipped ones by name, or any YAML file."""
-    path = Path(name_or_path)
-    if not path.is_file() and (RECIPES / f"{name_or_path}.yaml").is_file():
-        path = RECIPES / f"{name_or_path}.yaml"
-    if not path.is_file():
-        near = difflib.get_close_matches(str(name_or_path), recipes(), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(recipes())}."
-        raise FileNotFoundError(f"config {str(name_or_path)!r} is neither a file nor a shipped recipe; {hint}")
+    """Read a recipe: one of the shipped ones by name, or any YAML file of settings."""
+    path, name = Path(name_or_path), str(name_or_path)
+    if path.is_file():
+        return from_dict(_read_yaml(path), name)
+    shipped = _shipped()
+    if name not in shipped:
+        near = difflib.get_close_matches(name, shipped, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"shipped recipes: {', '.join(shipped)}."
+        raise FileNotFoundError(f"config {name!r} is neither a file nor a shipped recipe; {hint}")
+    return from_dict(shipped[name], f"recipe {name}")
+
+
+def recipes() -> list[str]:
+    """Names of the shipped recipes."""
+    return list(_shipped())
+
+
+def _shipped() -> dict[str, dict[str, Any]]:
+    """Shipped recipes by name; names that begin with a dot are parts shared by others."""
+    files = [_read_yaml(path) for path in sorted(RECIPES.glob("*.yaml"))]
+    return {name: recipe for file in files for name, recipe in file.items() if not name.startswith(".")}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
         values = yaml.safe_load(path.read_text()) or {}
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected lines like 'epochs: 20', got {type(values).__name__}")
-    return from_dict(values, str(path))
+    return values
 
 
 def dump_config(config: TrainConfig) -> str:
@@ -238,11 +254,6 @@ def dump_config(config: TrainConfig) -> str:
     import yaml
 
     return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-
-
-def recipes() -> list[str]:
-    """Names of the shipped recipes."""
-    return sorted(path.stem for path in RECIPES.glob("*.yaml"))
 
 
 def _checked(value: Any, hint: Any, where: str) -> Any:

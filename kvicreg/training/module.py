@@ -56,8 +56,8 @@ class SelfSupervised(pl.LightningModule):
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         torch.manual_seed(key(self.config.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
         views = batch if self.data is None else self.views_of(batch[0], batch[1])
-        if self.config.channels_last:
-            views = [view.to(memory_format=torch.channels_last) for view in views]
+        form = torch.channels_last if self.config.channels_last else torch.preserve_format
+        views = [view.to(self.dtype, memory_format=form) for view in views]
         result = self.method(views, self.global_step)
         self.batches_done += 1
         terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates

@@ -66,6 +66,11 @@ def spectrum(embeddings: Tensor, kernel: kernels.Kernel | None = None) -> Spectr
         )
 
 
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The type of a module's weights."""
+    return next(module.parameters()).dtype
+
+
 def kernel_of(method: Method) -> kernels.Kernel | None:
     """The kernel in a method's loss, if it has one."""
     return getattr(getattr(method, "loss", None), "kernel", None)
@@ -97,16 +102,15 @@ class FixedImages:
         with evaluating(method):
             images = self.images.to(device)
             view = self.views(images, self.samples.to(device), seed=self.seed, epoch=0, view=0)
-            return spectrum(method.projector(method.encoder(view)), kernel_of(method))
+            return spectrum(method.projector(method.encoder(view.to(dtype_of(method)))), kernel_of(method))
 
     def accuracies(self, method: Method, device: torch.device) -> tuple[float, float] | None:
         """Accuracy of a linear probe and of k-NN on frozen features; labels never reach the encoder."""
         if self.probe_images is None:
             return None
         with evaluating(method):
-            features = torch.cat(
-                [method.encoder(self.views.plain(i.to(device))).float() for i in torch.split(self.probe_images, 256)]
-            )
+            plain = [self.views.plain(images.to(device)) for images in torch.split(self.probe_images, 256)]
+            features = torch.cat([method.encoder(x.to(dtype_of(method))).float() for x in plain])
             labels, half = self.probe_labels.to(device), len(features) // 2
             split = features[:half], labels[:half], features[half:], labels[half:]
             return ridge_accuracy(*split), knn_accuracy(*split)

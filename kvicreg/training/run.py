@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
+    callbacks: Sequence[pl.Callback] = (),
 ) -> Path:
     """Pretrain an encoder and leave a run folder; returns its path.
 
@@ -44,6 +46,7 @@ def train(
         resume: continue the run in the config's folder from its last checkpoint, to the same weights bit for bit.
         overwrite: replace the folder if it exists.
         quiet: print nothing.
+        callbacks: Lightning callbacks of your own, called after ours.
     """
     _calm_lightning()
     console = Console(quiet=quiet)
@@ -86,7 +89,7 @@ def train(
         deterministic=config.deterministic,
         sync_batchnorm=torch.cuda.is_available() and config.devices * config.nodes > 1,
         use_distributed_sampler=False,  # data.batches gives every process its slice
-        callbacks=[record, progress, checkpoints],
+        callbacks=[record, progress, checkpoints, *callbacks],
         plugins=[AtomicCheckpointIO()],
         logger=_loggers(config, folder),
         default_root_dir=folder,
@@ -121,6 +124,8 @@ def _open_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if resume:
         if not (folder / "config.yaml").is_file():
             raise FileNotFoundError(f"{folder} is not a run folder: it has no config.yaml to resume from")
+        for leftover in folder.glob("**/.*.tmp"):  # of a write that was cut short
+            leftover.unlink()
     elif folder.exists() and any(folder.iterdir()):
         if not overwrite:
             raise FileExistsError(
@@ -148,11 +153,11 @@ def _loggers(config: TrainConfig, folder: Path) -> list[Any]:
 
 def _opening_lines(config: TrainConfig, data: ImageData, method: nn.Module) -> str:
     c, h, w = data.shape
-    million = sum(p.numel() for p in method.parameters()) / 1e6
+    size = sum(p.numel() for p in method.parameters())
     kernel = f" with the {config.kernel} kernel" if config.method == "kernel-vicreg" else ""
     lines = [
         f"{config.method}{kernel} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
-        f"{config.encoder}, {million:.1f} M parameters; {config.epochs} epochs of batches of {config.batch_size}."
+        f"{config.encoder}, {size:,} parameters; {config.epochs} epochs of batches of {config.batch_size}."
     ]
     if config.accumulate > 1:
         lines.append(
