@@ -1,5 +1,4 @@
-"""Random numbers by address: pure functions of (seed, epoch, sample, view, parameter), with no generator
-state.
+"""Random numbers by address: pure functions of (seed, epoch, sample, view, parameter), without state.
 
     u(seed, epoch, sample, view, j) = top 24 bits of  mix(mix(key + sample * G) + (j + 1) * G)  / 2^24
 
@@ -32,9 +31,7 @@ def _mix_word(word: int) -> int:
 
 
 def _mix(words: Tensor) -> Tensor:
-    """`_mix_word` of every int64 word, in place; int64 shifts right with its sign, so the sign is masked
-    off.
-    """
+    """`_mix_word` of every int64 word, in place; int64 shifts right with its sign, so the sign is masked off."""
     for shift, multiplier in zip(_SHIFTS, (*_MULTIPLIERS, 1), strict=True):
         words ^= (words >> shift) & ((1 << (64 - shift)) - 1)
         if multiplier != 1:
@@ -51,23 +48,17 @@ def key(*parts: int) -> int:
 
 
 def hashes(indices: Tensor, *parts: int) -> Tensor:
-    """A 64-bit word for each of the `indices` (int64, any shape) at the address `parts`; distinct for
-    distinct indices.
-    """
+    """A 64-bit word for each of the `indices` (int64, any shape) at the address `parts`; no two are equal."""
     return _mix(indices * _signed(_GOLDEN) + _signed(key(*parts)))
 
 
 def uniform(samples: Tensor, count: int, *, seed: int, epoch: int, view: int = 0) -> Tensor:
-    """`count` numbers in [0, 1) for each sample, float32 of shape (b, count), on the device of `samples`
-    (b,).
-    """
+    """`count` numbers in [0, 1) for each sample, float32 of shape (b, count), on the device of `samples` (b,)."""
     steps = torch.arange(1, count + 1, device=samples.device) * _signed(_GOLDEN)
     words = _mix(hashes(samples.long(), seed, epoch, view)[:, None] + steps)
     return ((words >> 40) & 0xFFFFFF).float() * 2.0**-24
 
 
 def permutation(n: int, *, seed: int, epoch: int) -> Tensor:
-    """The order of `n` samples in an epoch: int64 (n,). Hashes of distinct samples never tie, so any sort
-    agrees.
-    """
+    """The order of `n` samples in an epoch: int64 (n,). Hashes of distinct samples never tie, so any sort agrees."""
     return torch.argsort(hashes(torch.arange(n), seed, epoch, -1))

@@ -1,6 +1,4 @@
-"""Batches of an epoch, as arithmetic: which samples are in global batch k depends on (seed, epoch, k)
-alone.
-"""
+"""Batches of an epoch, as arithmetic: which samples are in global batch k depends on (seed, epoch, k) alone."""
 
 from __future__ import annotations
 
@@ -32,8 +30,7 @@ def batches(
     workers: int = 0,
     drop_last: bool = True,
 ) -> Iterator[Batch]:
-    """The shuffled batches of an epoch, from global batch `start` on, as one of `world_size` processes sees
-    them.
+    """The shuffled batches of an epoch, from global batch `start` on, as one process sees them.
 
     Args:
         batch_size: samples in a global batch, over all processes; each gets its contiguous slice of it.

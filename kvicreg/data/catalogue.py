@@ -1,6 +1,4 @@
-"""The data sets kvicreg knows by name: what they are, where they come from, and the checksums that prove
-it.
-"""
+"""The data sets kvicreg knows by name: what they are, where they come from, and the checksums that prove it."""
 
 from __future__ import annotations
 

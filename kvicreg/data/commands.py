@@ -27,11 +27,13 @@ def list_data(root: Path | None = None) -> str:
     place = data_root(root)
     table = Table("name", "what it is", "licence", "MB", "here", box=None, header_style="bold")
     for name, entry in DATA_SETS.items():
-        folder = place / name
-        built_in = name in ("mnist-small", "digits")
-        size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e6 if folder.is_dir() else 0
-        here = "built in" if built_in else "yes" if folder.is_dir() else "by hand" if entry.how else "no"
-        table.add_row(name, entry.title, entry.licence, f"{size or entry.megabytes:,.0f}", here)
+        if name in ("mnist-small", "digits"):
+            here = "built in"
+        elif (place / name).is_dir() or (name == "imagenet100" and (place / "imagenet").is_dir()):
+            here = "yes"
+        else:
+            here = "by hand" if entry.how else "no"
+        table.add_row(name, entry.title, entry.licence, f"{entry.megabytes:,}", here)
     Console(soft_wrap=True).print(table)
     return f"Data sets live in {place}; fetch one with: kvicreg data get NAME"
 

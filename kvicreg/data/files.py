@@ -16,11 +16,9 @@ _TRIES = 64  # replacements tried for a bad file; if fewer than half of all file
 
 
 def decode(path: Path, channels: int, size: int) -> Tensor:
-    """A file as uint8 (channels, size, size): turned upright (EXIF), the centre square, resized with
-    antialiasing.
+    """A file as uint8 (channels, size, size): turned upright (EXIF), the centre square, resized with antialiasing.
 
-    Raises:
-        OSError, ValueError, SyntaxError: what Pillow says of a file that is missing, damaged or no image.
+    Raises whatever Pillow does for a file that is missing, damaged or no image.
     """
     from PIL import Image, ImageOps
 
@@ -44,14 +42,13 @@ def common_size(paths: Sequence[Path], largest: int = 224) -> int:
         try:
             with Image.open(path) as image:
                 sides.append(min(image.size))
-        except (OSError, ValueError, SyntaxError):
+        except Exception:  # a bad file is met again, and told, when it is decoded
             continue
     return min(largest, sorted(sides)[len(sides) // 2]) if sides else largest
 
 
 class FileData(ImageData):
-    """Images in files. A file that can't be read is replaced by another sample, chosen by the bad one's
-    address.
+    """Images in files. A file that can't be read is replaced by another sample, chosen by its address.
 
     Args:
         paths: one file per sample.
@@ -123,9 +120,7 @@ class FileData(ImageData):
         )
 
     def _decode(self, indices: Tensor) -> tuple[Tensor, Tensor, list[int]]:
-        """Images, the samples they show, and the samples found bad on the way. Runs in worker processes as
-        well.
-        """
+        """Images, the samples they show, and the samples found bad on the way. Runs in worker processes as well."""
         channels, size, _ = self.shape
         images = torch.empty(len(indices), channels, size, size, dtype=torch.uint8)
         shown, bad = indices.clone(), []
@@ -136,7 +131,7 @@ class FileData(ImageData):
                     images[row] = decode(self.paths[index], channels, size)
                     shown[row] = index
                     break
-                except (OSError, ValueError, SyntaxError, MemoryError):
+                except Exception:  # Pillow raises whatever the damage makes it stumble over
                     bad.append(index)
                     index = int(hashes(torch.tensor(first), attempt)) % len(self)
             else:

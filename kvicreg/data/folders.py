@@ -50,8 +50,7 @@ def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) 
     """A folder of images; its first-level subfolders are the classes, unless images lie beside them.
 
     Args:
-        classes: the only class folders to read, in this order of labels; by default those of the training
-            split.
+        classes: the only class folders to read, in this order of labels; by default those of the training split.
     """
     if (folder / "wnids.txt").is_file() and (folder / "val" / "val_annotations.txt").is_file():
         return list_tiny_imagenet(folder, split)
@@ -78,12 +77,12 @@ def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) 
 def list_tiny_imagenet(folder: Path, split: str) -> Listing:
     """TinyImageNet as published: train/<wnid>/images/*.JPEG, val/images/*.JPEG with val_annotations.txt.
 
-    The official test images have no labels: "test" is the official validation set, "unlabelled" is
-    test/images.
+    The official test images have no labels: "test" is the official validation set, "unlabelled" is test/images.
     """
     wnids = (folder / "wnids.txt").read_text().split()
     words = dict(line.split("\t", 1) for line in _lines(folder / "words.txt") if "\t" in line)
     names = [words.get(wnid, wnid).split(",")[0].strip() for wnid in wnids]
+    numbers = {wnid: k for k, wnid in enumerate(wnids)}
     if split == "unlabelled":
         paths = images_below(folder / "test")
         if not paths:
@@ -93,19 +92,16 @@ def list_tiny_imagenet(folder: Path, split: str) -> Listing:
         pairs = [(path, wnid) for wnid in wnids for path in images_below(folder / "train" / wnid)]
     else:
         annotations = [line.split("\t") for line in _lines(folder / "val" / "val_annotations.txt")]
-        pairs = sorted((folder / "val" / "images" / fields[0], fields[1]) for fields in annotations)
+        pairs = sorted((folder / "val" / "images" / file, wnid) for file, wnid, *_ in annotations if wnid in numbers)
     if not pairs:
         raise ValueError(f"{folder}: there is no image in its {split!r} split")
-    numbers = {wnid: k for k, wnid in enumerate(wnids)}
     return Listing([path for path, _ in pairs], torch.tensor([numbers[wnid] for _, wnid in pairs]), names)
 
 
 def list_file(path: Path) -> Listing:
-    """A text file with an image per line, relative to the file's folder, and optionally a tab or comma and a
-    label.
+    """A text file with an image per line, relative to the file's folder, and optionally a tab or comma and a label.
 
-    Labels are whole numbers or names; they are numbered in sorted order. Lines that start with # are
-    comments.
+    Labels are whole numbers or names; they are numbered in sorted order. Lines that start with # are comments.
     """
     paths, labels = [], []
     for line in _lines(path):

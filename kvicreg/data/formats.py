@@ -40,9 +40,7 @@ def idx_from_table(table: Path, folder: Path, stem: str, side: int = 28) -> None
 
 
 def read_cifar10(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
-    """Images (n, 3, 32, 32) and labels (n,) out of 3073-byte records: the label, then the red, green, blue
-    planes.
-    """
+    """Images (n, 3, 32, 32) and labels (n,) out of 3073-byte records: the label, then the red, green, blue planes."""
     records = []
     for path in paths:
         raw = np.fromfile(path, np.uint8)
@@ -54,8 +52,7 @@ def read_cifar10(paths: Sequence[Path]) -> tuple[Tensor, Tensor]:
 
 
 def read_stl10(path: Path, size: int = 96) -> Tensor:
-    """Images (n, 3, size, size) of an STL-10 `*_X.bin`: planes are stored column by column, hence the
-    transpose.
+    """Images (n, 3, size, size) of an STL-10 `*_X.bin`: planes are stored column by column, hence the transpose.
 
     The file is memory-mapped: the 100,000 unlabelled images (2.8 GB) are read only where they are fetched.
     """

@@ -9,9 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True)
 class ViewConfig:
-    """Strengths of the random views. Chances are probabilities in [0, 1]; a strength of 0 switches its part
-    off.
-    """
+    """Strengths of the random views. Chances are probabilities in [0, 1]; a strength of 0 switches its part off."""
 
     crop_area: float = 1.0
     """Smallest part of the image's area that a random resized crop keeps; 1 means no crop."""

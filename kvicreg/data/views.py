@@ -26,8 +26,7 @@ from kvicreg.data.transforms import (
     solarize,
 )
 
-# The column of each random number at a sample's address. New ones go to the end: the others keep their
-# values.
+# The column of each random number at a sample's address. New ones go to the end: the others keep their values.
 _PARAMETERS = (
     "area", "ratio", "left", "top", "flip", "jitter", "brightness", "contrast", "saturation", "hue",
     "grayscale", "blur", "sigma", "solarize", "angle", "shift_x", "shift_y", "scale", "shear",
@@ -66,12 +65,11 @@ class Views:
 
     @classmethod
     def of(cls, data: ImageData, config: ViewConfig | None = None) -> Views:
-        """The views that fit `data`: its preset unless `config` is given, its size, its mean and
-        deviation.
-        """
+        """The views that fit `data`: its preset unless `config` is given, its size, its mean and deviation."""
         mean, std = normalisation(data)
         return cls(config or view_config(data.name), size=data.shape[2], mean=mean, std=std)
 
+    @torch.no_grad()
     def __call__(self, images: Tensor, samples: Tensor, *, seed: int, epoch: int, view: int) -> Tensor:
         """One view of each image, float32 (b, c, size, size), at the address (seed, epoch, sample, view).
 
@@ -87,9 +85,10 @@ class Views:
         numbers = uniform(samples, len(_PARAMETERS), seed=seed, epoch=epoch, view=view)
         chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
         spread = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
-        x = self._geometry(images.float(), chance, spread)
-        x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
-        return self._solarize(self._colour(x, chance, spread), chance)
+        with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
+            x = self._geometry(images.float(), chance, spread)
+            x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
+            return self._solarize(self._colour(x, chance, spread), chance)
 
     def plain(self, images: Tensor) -> Tensor:
         """The images themselves, float32 (b, c, size, size): resized where needed and normalised."""
@@ -176,13 +175,11 @@ class Views:
 
 
 def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation per channel on [0, 1], over at most 10,000 (files: 512) evenly spaced
-    images.
-    """
+    """Mean and standard deviation per channel on [0, 1], over at most 10,000 (files: 512) evenly spaced images."""
     limit = 10_000 if data.in_memory else 512
     indices = torch.linspace(0, len(data) - 1, min(len(data), limit)).round().long()
-    total, square, count = torch.zeros(data.shape[0]), torch.zeros(data.shape[0]), 0
-    total, square = total.double(), square.double()
+    total, square = torch.zeros(2, data.shape[0], dtype=torch.float64)
+    count = 0
     for chunk in torch.split(indices, 256):
         images = data.fetch(chunk).double() / 255
         total += images.sum((0, 2, 3))

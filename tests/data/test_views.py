@@ -108,6 +108,13 @@ def test_the_images_are_not_touched(images: torch.Tensor) -> None:
     assert torch.equal(images, before)
 
 
+def test_mixed_precision_does_not_reach_the_views(images: torch.Tensor) -> None:
+    views = make(NATURAL)
+    expected = views(images, torch.arange(16), seed=0, epoch=0, view=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(views(images, torch.arange(16), seed=0, epoch=0, view=0), expected)
+
+
 def test_chances_are_what_they_say() -> None:
     """Flip, grayscale and solarize happen as often as the configuration says, over many samples."""
     n = 4000
