@@ -39,6 +39,17 @@ def significance(
     return best, corrected
 
 
+def notes_against_best(runs: list[Path], *, on: str | None = None) -> list[str]:
+    """A note per run: that it is the best, or by how much it differs; or why they can't be compared."""
+    if len(runs) < 2:
+        return [""] * len(runs)
+    try:
+        best, differences = significance(runs, on=on)
+    except (ValueError, FileNotFoundError, KeyError):  # other test images, or no labels
+        return ["not compared"] * len(runs)
+    return ["best linear probe" if run == best else _difference(differences[run]) for run in runs]
+
+
 def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     """A plain-text table: runs down, measures across in percent, then the difference from the best linear probe."""
     results = {run: read_results(results_path(run, on)) for run in runs}
@@ -51,19 +62,18 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     keys = [key for key in MEASURES if any(key in measures for _, measures in subjects)]
     if not keys:
         return "no labels, so no accuracies to compare"
-    best, differences = significance(runs, on=on) if len(runs) > 1 else (runs[0], {})
+    notes = notes_against_best(runs, on=on)
     header = ["", *(MEASURES[key][0] for key in keys)] + (["against the best"] if len(runs) > 1 else [])
     lines = [header]
     for position, (name, measures) in enumerate(subjects):
         line = [name, *(_cell(measures.get(key)) for key in keys)]
         if len(runs) > 1:
-            run_of = dict(enumerate(runs)).get(position)
-            line.append("best linear probe" if run_of == best else _difference(differences[run_of]) if run_of else "")
+            line.append(notes[position] if position < len(runs) else "")
         lines.append(line)
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    notes = "Percent, with half of the 95 % interval over test images; p-values by paired bootstrap, Holm-corrected."
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:], notes])
+    legend = "Percent, with half of the 95 % interval over test images; p-values by paired bootstrap, Holm-corrected."
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:], legend])
 
 
 def short_names(runs: list[Path]) -> dict[Path, str]:
