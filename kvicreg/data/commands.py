@@ -25,7 +25,10 @@ def list_data(root: Path | None = None) -> str:
     from rich.table import Table
 
     place = data_root(root)
-    table = Table("name", "what it is", "licence", "MB", "here", box=None, header_style="bold")
+    table = Table("name", "here", box=None, header_style="bold")
+    table.add_column("MB", justify="right")
+    table.add_column("licence")
+    table.add_column("training + test (+ unlabelled)")
     for name, entry in DATA_SETS.items():
         if name in ("mnist-small", "digits"):
             here = "built in"
@@ -33,7 +36,7 @@ def list_data(root: Path | None = None) -> str:
             here = "yes"
         else:
             here = "by hand" if entry.how else "no"
-        table.add_row(name, entry.title, entry.licence, f"{entry.megabytes:,}", here)
+        table.add_row(name, here, f"{entry.megabytes:,}", entry.licence, entry.title)
     Console(soft_wrap=True).print(table)
     return f"Data sets live in {place}; fetch one with: kvicreg data get NAME"
 
@@ -45,7 +48,7 @@ def get_data(name: str, root: Path | None = None) -> str:
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
         tasks = {}
 
         def progress(what: str, done: int, total: int | None) -> None:

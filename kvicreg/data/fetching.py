@@ -155,10 +155,10 @@ def _fetch_archive(url: str, entry: DataSet, waiting: Path, progress: Progress, 
 
 def _fetchable(name: str) -> DataSet:
     if name not in DATA_SETS:
-        raise ValueError(f"data: no data set is called {name!r}; the names are {', '.join(DATA_SETS)}")
+        raise ValueError(f"no data set is called {name!r}; the names are {', '.join(DATA_SETS)}")
     entry = DATA_SETS[name]
     if not entry.urls and not entry.mirrors:
-        raise ValueError(f"data: {name} is not fetched: {entry.how or entry.title}")
+        raise ValueError(f"{name} is not fetched: {entry.how}")
     return entry
 
 

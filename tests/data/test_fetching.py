@@ -249,7 +249,7 @@ def test_a_client_that_is_not_installed_is_told(tmp_path: Path, monkeypatch: pyt
     ("name", "message"),
     [
         ("cifar", "no data set is called 'cifar'; the names are mnist-small, digits"),
-        ("mnist-small", "inside the package"),
+        ("mnist-small", "it is inside the package"),
         ("imagenet100", r"account with image-net\.org"),
     ],
 )
