@@ -212,7 +212,8 @@ def export(
     from kvicreg.evaluation.export import export as write
 
     written = write(run, format, out, projector=projector)
-    return f"{written.path}: float images in [0, 1], any batch size; differs from the encoder by at most {written.error:.0e}"
+    checked = f"at most {written.error:.0e} from the encoder's own output"
+    return f"{written.path}: takes float images in [0, 1], any batch size; {checked}"
 
 
 def data_list(root: Path | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -73,6 +74,7 @@ def _onnx(model: nn.Module, example: Tensor, path: Path) -> Callable[[Tensor], T
         import onnxscript  # noqa: F401 - torch.onnx needs it and says so less clearly
     except ImportError as error:
         raise ImportError(f"ONNX needs the package {error.name}: pip install 'kvicreg[export]'") from error
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which nothing here needs
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(

@@ -72,7 +72,7 @@ def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
             solved = list(pool.map(lambda m: _solve(m, vectors=vectors), matrix.detach()))
             return torch.stack([s[0] for s in solved]), torch.stack([s[1] for s in solved])
         return _solve(matrix, vectors=vectors)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+    except torch.linalg.LinAlgError:
         _say_once("an eigendecomposition did not converge; it was repeated in float64")
         values, basis = _solve(matrix.double().cpu(), vectors=vectors)
         return values.to(matrix), basis.to(matrix)
