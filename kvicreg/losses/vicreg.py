@@ -121,7 +121,8 @@ def vicreg_terms(
         if form.invariance_over == "mean":
             invariance = invariance / p
 
-        mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
+        with torch.no_grad():  # a variance has no gradient through the mean
+            mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
         variances = shard.sum((z - mean).square().sum(dim=1)) / (shard.total - 1)
         hinges = (threshold - (variances + eps).sqrt()).clamp_min(0) ** form.hinge_power
         variance = hinges.mean(-1).mean() * (2 if form.variance_over == "sum" else 1)

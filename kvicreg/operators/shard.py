@@ -3,7 +3,8 @@
 Everything after a collective is computed alike by every process, so the gradient of the global loss with respect to a
 process's own input is the local gradient. DDP then averages over the processes, hence the factor `world`: the mean of
 the processes' gradients equals the gradient of one process that holds the whole batch, and the backward pass needs no
-communication of its own.
+communication of its own. So what comes out of a differentiable collective must not meet a process's own rows again on
+its way to the loss.
 """
 
 from __future__ import annotations
