@@ -1,0 +1,144 @@
+"""The page as a file: whole, small, escaped, and free of what a passed-on page should not hold."""
+
+import base64
+import hashlib
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kvicreg.report.figures import write_figures
+from kvicreg.report.page import payload, write_report
+from kvicreg.report.read import read_run
+
+
+@pytest.fixture(scope="module")
+def page(three_runs, tmp_path_factory):
+    notes = ["best", "-1 point", "-2 points"]
+    return write_report(three_runs, tmp_path_factory.mktemp("page") / "report.html", notes=notes).read_text()
+
+
+def test_the_page_is_small_and_refers_to_nothing_outside(page):
+    assert len(page) < 10_000_000
+    assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#|data:)""", page)
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+
+
+def test_the_policy_allows_exactly_the_pages_own_script_and_style(page):
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page).group(1)
+    policy = policy.replace("&#39;", "'")
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for tag in ("script", "style"):
+        text = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.S)[-1]
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_names_are_escaped_everywhere(page):
+    assert "<b>vic" not in page
+    assert "&lt;b&gt;vic&amp;reg" in page
+    assert "\\u003cb\\u003evic" in page
+
+
+def test_class_names_and_settings_are_escaped(three_runs, tmp_path):
+    import shutil
+
+    run = shutil.copytree(three_runs[0], tmp_path / "run")
+    results = json.loads((run / "results.json").read_text())
+    results["data"]["classes"] = ["</script><img src=x onerror=alert(1)>", *"123456789"]
+    (run / "results.json").write_text(json.dumps(results))
+    (run / "config.yaml").write_text("data: digits\nout: '<script>alert(2)</script>'\n")
+    text = write_report([run]).read_text()
+    assert "<img src=x" not in text
+    assert "<script>alert" not in text
+    assert text.count("</script>") == 2
+
+
+def test_the_users_home_is_not_in_the_page(three_runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: three_runs[0].parent)
+    text = write_report(three_runs[:1], tmp_path / "report.html").read_text()
+    assert str(three_runs[0].parent) not in text
+    assert "~/rbf/config.yaml" in text
+
+
+def test_everything_asked_for_is_on_the_page(page):
+    sections = ("comparison", "map", "training", "spectrum", "robustness", "confusion", "diagnostics", "again")
+    for section in sections:
+        assert f'<section id="{section}"' in page
+        assert f'href="#{section}"' in page
+    for words in (
+        "raw pixels",
+        "random encoder",
+        "has the best linear probe",
+        "kvicreg train --config",
+        "scikit-learn",
+    ):
+        assert words in page
+
+
+def test_the_same_run_gives_the_same_page(three_runs, tmp_path):
+    one, two = (write_report(three_runs[:1], tmp_path / f"{k}.html").read_bytes() for k in range(2))
+    assert one == two
+
+
+def test_a_run_that_was_not_evaluated_still_has_a_page(tmp_path, make_run):
+    text = write_report([make_run(tmp_path / "young")]).read_text()
+    assert "Not evaluated yet" in text
+    assert '<section id="training"' in text
+    assert '<section id="map"' not in text
+
+
+def test_runs_of_the_same_images_share_one_sheet_of_pictures(three_runs):
+    found = payload([read_run(run) for run in three_runs])
+    assert len(found["pictures"]) == 1
+    assert len({run["map"]["pictures"] for run in found["runs"]}) == 1
+    assert all(0 <= v <= 1000 for v in found["runs"][0]["map"]["points"])
+
+
+def test_many_classes_are_told_by_their_mistakes(three_runs, tmp_path):
+    import shutil
+
+    run = shutil.copytree(three_runs[0], tmp_path / "run")
+    results = json.loads((run / "results.json").read_text())
+    counts = np.diag(np.full(50, 9))
+    counts[3, 7] = 5
+    results["confusion"], results["data"]["classes"] = counts.tolist(), [f"class {k}" for k in range(50)]
+    (run / "results.json").write_text(json.dumps(results))
+    text = write_report([run]).read_text()
+    assert "class 3 taken for class 7 (5)" in text
+    assert 'class="confusion"' not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("results.json", "{", "evaluate the run again"),
+        ("metrics.csv", "a,b\n1,2\n", "no column 'epoch'"),
+        ("spectrum.npz", "no zip", "is damaged"),
+        ("config.yaml", "[1,", "is damaged"),
+        ("config.yaml", "text", "was not written by kvicreg"),
+    ],
+)
+def test_damaged_files_get_a_sentence(tmp_path, make_run, name, content, sentence):
+    run = make_run(tmp_path / "run")
+    (run / name).write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        write_report([run])
+
+
+def test_foreign_folders_get_a_sentence(tmp_path):
+    with pytest.raises(ValueError, match="not a run folder"):
+        write_report([tmp_path])
+    with pytest.raises(FileNotFoundError, match="there is no run folder"):
+        write_report([tmp_path / "missing"])
+
+
+def test_every_figure_is_written_as_png_and_svg(three_runs, tmp_path):
+    files = write_figures(three_runs[0], tmp_path)
+    names = {"training", "spectrum", "top-eigenvalues", "map", "robustness", "confusion"}
+    assert {file.name for file in files} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+    assert all(file.stat().st_size > 1000 for file in files)
