@@ -1,0 +1,86 @@
+"""The paper's two scaling figures, latency and memory, from the rows of `kvicreg bench loss`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvicreg.benchmarks.loss import Row
+
+COLOURS = {  # Okabe-Ito: told apart by colour-blind readers
+    "linear": "#0072B2",
+    "polynomial": "#CC79A7",
+    "rbf": "#D55E00",
+    "laplacian": "#009E73",
+    "laplacian-l1": "#56B4E9",
+    "rq": "#E69F00",
+    "VICReg": "#666666",
+}
+DASHES = ["-", "--", ":", "-.", (0, (1, 3))]
+MARKS = {"rff": "s", "nystrom": "^"}
+
+
+def draw(rows: Sequence[Row], out: Path) -> None:
+    """Write latency.png, latency.svg, memory.png and memory.svg."""
+    figures = [
+        ("latency", "milliseconds", "peer_milliseconds", "forward + backward, ms"),
+        ("memory", "peak_mib", "peer_peak_mib", "peak memory, MiB"),
+    ]
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    for name, ours, theirs, label in figures:
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
+        _over_width(left, rows, ours, theirs)
+        _over_batch(right, rows, ours, theirs)
+        left.set(xlabel="embedding width p", ylabel=label, title=f"{name} over embedding width, exact")
+        right.set(xlabel="batch size b", title=f"{name} over batch size, p = 1024")
+        for axes in (left, right):
+            axes.set(xscale="log", yscale="log")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            axes.grid(True, which="major", alpha=0.3)
+        for kind in ("png", "svg"):
+            figure.savefig(out / f"{name}.{kind}", dpi=150)
+        plt.close(figure)
+
+
+def _over_width(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
+    from matplotlib.lines import Line2D
+
+    exact = [row for row in rows if row.approximation == "exact"]
+    batches = sorted({row.batch for row in exact if len({r.width for r in exact if r.batch == row.batch}) > 1})
+    shown = []
+    for dash, batch in zip(DASHES, batches, strict=False):
+        of_batch = sorted((row for row in exact if row.batch == batch), key=lambda row: row.width)
+        for name in dict.fromkeys(row.loss for row in of_batch):
+            points = [(row.width, getattr(row, ours)) for row in of_batch if row.loss == name]
+            axes.plot(*zip(*points, strict=True), linestyle=dash, marker="o", ms=3, color=COLOURS[name])
+            shown.append(name)
+        peer = sorted({(row.width, getattr(row, theirs)) for row in of_batch})
+        axes.plot(*zip(*peer, strict=True), linestyle=dash, marker="x", ms=4, color=COLOURS["VICReg"])
+    names = [*dict.fromkeys(shown), "VICReg"]
+    keys = [Line2D([], [], color=COLOURS[name], label=name) for name in names]
+    keys += [
+        Line2D([], [], color="black", linestyle=d, label=f"b = {b}") for d, b in zip(DASHES, batches, strict=False)
+    ]
+    axes.legend(handles=keys, fontsize=8, frameon=False, ncols=2)
+
+
+def _over_batch(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
+    at_width = sorted((row for row in rows if row.width == 1024), key=lambda row: row.batch)
+    for name, approximation in dict.fromkeys((row.loss, row.approximation) for row in at_width):
+        points = [(r.batch, getattr(r, ours)) for r in at_width if (r.loss, r.approximation) == (name, approximation)]
+        exact = approximation == "exact"
+        axes.plot(
+            *zip(*points, strict=True), color=COLOURS[name], linestyle="-" if exact else "--", ms=4,
+            marker="o" if exact else MARKS[approximation.partition(":")[0]],
+            label=f"{name}, exact" if exact else f"{name}, {approximation.replace(':', ' ')}",
+        )  # fmt: skip
+    peer = dict(sorted((row.batch, getattr(row, theirs)) for row in at_width))
+    axes.plot(list(peer), list(peer.values()), color=COLOURS["VICReg"], marker="x", ms=4, label="VICReg")
+    axes.legend(fontsize=8, frameon=False)
