@@ -87,7 +87,6 @@ def test_kernel_vicreg_is_finite_non_negative_and_symmetric(name, views, options
     check(KernelVICRegLoss(KERNELS[name](), **options), views)
 
 
-@pytest.mark.xfail(strict=True, reason="the covariance term cancels to slightly below zero")
 @pytest.mark.parametrize("convention", ["official", "paper", "solo-learn"])
 @given(views=batches())
 @modest

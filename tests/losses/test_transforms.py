@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import sys
 
 import pytest
 import torch
@@ -42,14 +43,16 @@ def value_and_gradient(loss, views):
     return value.detach(), *torch.autograd.grad(value, leaves)
 
 
-@pytest.mark.parametrize("name", ["linear", "rbf", "laplacian-l1", "smoothed", "vicreg"])
+@pytest.mark.parametrize("name", ["linear", "smoothed", "vicreg"])
 def test_compiled_value_and_gradient_are_the_same(name, views):
     torch._dynamo.reset()
     compiled = torch.compile(LOSSES[name](), backend="aot_eager")
     torch.testing.assert_close(value_and_gradient(compiled, views), value_and_gradient(LOSSES[name](), views))
 
 
-@pytest.mark.xfail(strict=True, reason="stack_views chooses the dtype with max(key=...), which breaks the graph")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="before 3.12 cached_property holds a lock that dynamo can't trace"
+)
 @pytest.mark.parametrize("name", ["linear-paper", "polynomial", "laplacian", "vicreg"])
 def test_compiles_to_one_graph(name, views):
     torch._dynamo.reset()
