@@ -348,6 +348,24 @@ def bench_train(out: Path = Path("bench-train.json"), batch_size: int = 256, ste
     return f"Timings: {out}"
 
 
+def reproduce_theory(out: Path = Path("runs/theory"), seed: int = 0) -> str:
+    """Measure and draw the paper's theory: nonlinear variance, spectral stability, non-collapse.
+
+    Takes a few minutes and no data.
+
+    Example:
+        kvicreg reproduce theory --out runs/theory
+
+    Args:
+        out: folder to write: figures/theory-*.png and .svg, results/theory.json.
+        seed: seed of the points that are drawn.
+    """
+    from kvicreg.reproduction.theory import run
+
+    run(out, seed)
+    return f"Figures: {out / 'figures'}, numbers: {out / 'results' / 'theory.json'}"
+
+
 # name -> function; a name of two words is a subcommand ("data list")
 COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
@@ -362,6 +380,7 @@ COMMANDS: dict[str, Callable[..., str | None]] = {
     "bench loss": bench_loss,
     "bench views": bench_views,
     "bench train": bench_train,
+    "reproduce theory": reproduce_theory,
 }
 
 # --------------------------------------------------------------------------- parsing and errors

@@ -1,0 +1,1 @@
+"""The paper's theory, tables and figures, made again by one command each."""

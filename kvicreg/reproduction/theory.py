@@ -1,0 +1,252 @@
+"""The paper's theory, measured: what the RKHS sees (Theorem 2), how fast its spectrum settles (Theorem 3), and why
+it does not collapse (Proposition 1 and the remark after it).
+
+`kvicreg reproduce theory` writes the figures and the numbers; each function below measures one claim.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from torch import Tensor
+
+from kvicreg import kernels
+from kvicreg.losses import KernelVICRegLoss, VICRegLoss
+from kvicreg.operators import covariance_operator
+
+__all__ = ["batch_sizes_and_errors", "leaving_collapse", "nonlinear_variance", "run"]
+
+CIRCLES, ROLL = 600, 1000
+COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
+BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+DRAWS = 40
+
+
+def run(out: Path, seed: int = 0) -> dict[str, Any]:
+    """Measure everything, draw it under ``out/figures`` and write the numbers to ``out/results/theory.json``."""
+    from kvicreg.reproduction import theory_figures as figures
+
+    print("Theorem 2: what linear models read off the components of circles and of a Swiss roll", flush=True)
+    capture = nonlinear_variance(seed)
+    print(f"Theorem 3: {DRAWS} batches of each of {len(BATCH_SIZES)} sizes against the population operator", flush=True)
+    stability = batch_sizes_and_errors(seed)
+    print("Proposition 1: descent from collapse", flush=True)
+    collapse = leaving_collapse(seed)
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    (out / "results").mkdir(parents=True, exist_ok=True)
+    figures.nonlinear_variance(capture, out / "figures" / "theory-nonlinear-variance")
+    figures.stability(stability, out / "figures" / "theory-spectral-stability")
+    figures.collapse(collapse, out / "figures" / "theory-non-collapse")
+    numbers = {
+        "seed": seed,
+        "nonlinear_variance": capture["numbers"],
+        "spectral_stability": stability["numbers"],
+        "non_collapse": collapse["numbers"],
+    }
+    (out / "results" / "theory.json").write_text(json.dumps(numbers, indent=2) + "\n", encoding="utf-8")
+    return numbers
+
+
+# --------------------------------------------------------------------------- Theorem 2
+
+
+def circles(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two concentric circles with a little noise ``(n, 2)``, and which of them each point is on."""
+    inner = torch.rand(CIRCLES, generator=generator) < 0.5
+    angle = 2 * math.pi * torch.rand(CIRCLES, generator=generator)
+    radius = torch.where(inner, 0.35, 1.0)
+    points = torch.stack([radius * angle.cos(), radius * angle.sin()], 1)
+    return (points + 0.05 * torch.randn(CIRCLES, 2, generator=generator)).double(), inner.long()
+
+
+def swiss_roll(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A rolled-up sheet ``(n, 3)``, and how far along the roll each point is."""
+    along = 1.5 * math.pi * (1 + 2 * torch.rand(ROLL, generator=generator))
+    height = 20 * torch.rand(ROLL, generator=generator)
+    return torch.stack([along * along.cos(), height, along * along.sin()], 1).double(), along.double()
+
+
+def components(z: Tensor, kernel: kernels.Kernel) -> np.ndarray:
+    """The batch along its kernel principal components ``(b, k)``, each of unit variance, largest eigenvalue first."""
+    gram = kernel(z)
+    centred = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
+    values, vectors = torch.linalg.eigh(centred)
+    there = values.flip(0) > 1e-9 * values[-1]
+    return np.asarray(vectors.flip(1)[:, there][:, : max(COMPONENTS)] * math.sqrt(len(z)))
+
+
+def nonlinear_variance(seed: int = 0) -> dict[str, Any]:
+    """What a linear model reads off the leading components, on points that it was not fitted to.
+
+    For the circles the accuracy of telling them apart, for the Swiss roll R^2 of the position along it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    points, inner = circles(generator)
+    roll, along = swiss_roll(generator)
+    half = kernels.Median(multiple=0.5)
+    of_circles = {
+        "Euclidean (linear kernel)": kernels.Linear(),
+        "RBF": kernels.RBF(half),
+        "Laplacian": kernels.Laplacian(half),
+        "rational quadratic": kernels.RationalQuadratic(half),
+    }
+    of_roll = {
+        "Euclidean (linear kernel)": kernels.Linear(),
+        "RBF": kernels.RBF(),
+        "Laplacian": kernels.Laplacian(),
+        "rational quadratic": kernels.RationalQuadratic(),
+    }
+    circle_scores = {name: components(points, kernel) for name, kernel in of_circles.items()}
+    roll_scores = {name: components(roll, kernel) for name, kernel in of_roll.items()}
+    accuracy = {n: _over_components(s, inner.numpy(), LogisticRegression(C=1e3)) for n, s in circle_scores.items()}
+    r2 = {n: _over_components(s, along.numpy(), LinearRegression()) for n, s in roll_scores.items()}
+    best = {n: LinearRegression().fit(s[::2, :10], along[::2]).predict(s[1::2, :10]) for n, s in roll_scores.items()}
+    return {
+        "points": points.numpy(),
+        "inner": inner.numpy(),
+        "roll": roll.numpy(),
+        "along": along.numpy(),
+        "circle_scores": circle_scores,
+        "predicted": best,
+        "numbers": {
+            "components": list(COMPONENTS),
+            "circles": {"points": CIRCLES, "bandwidth": "half the median", "accuracy": accuracy},
+            "swiss_roll": {"points": ROLL, "bandwidth": "the median", "r2_of_position_along_it": r2},
+        },
+    }
+
+
+def _over_components(scores: np.ndarray, target: np.ndarray, model: Any) -> list[float]:
+    """The model's score on every other point, fitted on the rest, with more and more components."""
+    fitted = [model.fit(scores[::2, :k], target[::2]).score(scores[1::2, :k], target[1::2]) for k in COMPONENTS]
+    return [round(float(score), 4) for score in fitted]
+
+
+# --------------------------------------------------------------------------- Theorem 3
+
+
+def batch_sizes_and_errors(seed: int = 0, draws: int = DRAWS) -> dict[str, Any]:
+    """How far the operator of b points is from the population's, for points uniform on a circle.
+
+    There the population operator is known exactly: a kernel of the distance is a cosine series of the angle between
+    two points, its coefficients are the eigenvalues, each twice, and cosines and sines are the eigenfunctions. The
+    constant one is removed by centring. `operator`: the norm of the difference of the operators; `eigenvalue`: the
+    largest difference of eigenvalues, which can be no larger (Weyl).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fixed: dict[str, kernels.Kernel] = {
+        "RBF": kernels.RBF(1.0),
+        "Laplacian": kernels.Laplacian(1.0),
+        "rational quadratic": kernels.RationalQuadratic(1.0),
+    }
+    errors: dict[str, dict[str, np.ndarray]] = {}
+    slopes: dict[str, dict[str, float]] = {}
+    spectra, population = {}, {}
+    for name, kernel in fixed.items():
+        coefficients = cosine_series(kernel)
+        population[name] = coefficients.repeat_interleave(2).numpy()
+        measured = [[_errors(kernel, coefficients, b, generator) for _ in range(draws)] for b in BATCH_SIZES]
+        operator = np.array([[m[0] for m in row] for row in measured])
+        eigenvalue = np.array([[m[1] for m in row] for row in measured])
+        spectra[name] = np.array([[m[2] for m in row] for row in measured])
+        errors[name] = {"operator": operator, "eigenvalue": eigenvalue}
+        slopes[name] = {kind: _slope(values) for kind, values in errors[name].items()}
+    means = {n: {kind: np.round(v.mean(1), 6).tolist() for kind, v in e.items()} for n, e in errors.items()}
+    return {
+        "errors": errors,
+        "spectra": spectra,
+        "population": population,
+        "numbers": {"batch_sizes": list(BATCH_SIZES), "draws": draws, "mean_error": means, "slope": slopes},
+    }
+
+
+def cosine_series(kernel: kernels.Kernel, terms: int = 512) -> Tensor:
+    """Eigenvalues of the kernel on the uniform circle, one of each pair, without the constant's."""
+    angle = 2 * math.pi * torch.arange(8192, dtype=torch.float64) / 8192
+    row = kernel(_on_circle(angle[:1]), _on_circle(angle))[0]
+    series: Tensor = torch.fft.rfft(row).real[1 : terms + 1] / len(row)
+    return series.clamp_min(0)
+
+
+def _errors(
+    kernel: kernels.Kernel, coefficients: Tensor, b: int, generator: torch.Generator, terms: int = 64
+) -> tuple[float, float, np.ndarray]:
+    angle = 2 * math.pi * torch.rand(b, generator=generator, dtype=torch.float64)
+    values = covariance_operator(_on_circle(angle), kernel).eigenvalues()
+    known = torch.zeros_like(values)
+    pairs = coefficients.repeat_interleave(2)[: len(values)]
+    known[: len(pairs)] = pairs
+    # the operator in the basis of the first 64 frequencies; the rest is smaller than what is measured
+    multiples = angle[:, None] * torch.arange(1, terms + 1)
+    features = torch.cat([multiples.cos(), multiples.sin()], 1) * (2 * coefficients[:terms]).sqrt().repeat(2)
+    sample = torch.cov(features.T, correction=0)
+    distance = torch.linalg.matrix_norm(sample - coefficients[:terms].repeat(2).diag(), ord=2)
+    return float(distance), float((values - known).abs().max()), values[:8].numpy()
+
+
+def _on_circle(angle: Tensor) -> Tensor:
+    return torch.stack([angle.cos(), angle.sin()], -1)
+
+
+def _slope(errors: np.ndarray) -> float:
+    """Of the logarithm of the mean error over that of the batch size."""
+    return round(float(np.polyfit(np.log(BATCH_SIZES), np.log(errors.mean(1)), 1)[0]), 3)
+
+
+# --------------------------------------------------------------------------- Proposition 1
+
+
+def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: int = 300) -> dict[str, Any]:
+    """Free embeddings, collapsed to a line plus noise, under gradient descent (Adam) on a variance term alone.
+
+    The noise is a thousandth of unit variance. Both views are the same, so the invariance term is zero. The whole of
+    VICReg, with its covariance term, is there for comparison.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    line = torch.randn(samples, 1, generator=generator) * torch.randn(1, width, generator=generator)
+    start = 0.1 * line + 1e-3 * torch.randn(samples, width, generator=generator)
+    objectives: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+        "VICReg, variance term": VICRegLoss(covariance_weight=0.0),
+        "VICReg, all terms": VICRegLoss(),
+        "kernel variance term, linear": KernelVICRegLoss("linear", covariance_weight=0.0),
+        "kernel variance term, RBF": KernelVICRegLoss("rbf", covariance_weight=0.0),
+        "kernel variance term, Laplacian": KernelVICRegLoss("laplacian", covariance_weight=0.0),
+    }
+    ranks: dict[str, list[float]] = {}
+    finals: dict[str, np.ndarray] = {}
+    spectra: dict[int, np.ndarray] = {}
+    for name, objective in objectives.items():
+        z = start.clone().requires_grad_()
+        optimiser = torch.optim.Adam([z], lr=0.02)
+        ranks[name] = []
+        for step in range(steps + 1):
+            operator = covariance_operator(z.detach(), "linear")
+            ranks[name].append(float(operator.effective_rank()))
+            if name == "kernel variance term, RBF" and step in (0, 5, 10, 20, 50, steps):
+                spectra[step] = covariance_operator(z.detach(), "rbf").eigenvalues().numpy()
+            optimiser.zero_grad()
+            objective(z, z).backward()
+            optimiser.step()
+        values = covariance_operator(z.detach(), "linear").eigenvalues().numpy()
+        finals[name] = values / values.sum()
+    first = covariance_operator(start, "linear").eigenvalues().numpy()
+    return {
+        "ranks": ranks,
+        "finals": finals,
+        "first": first / first.sum(),
+        "spectra": spectra,
+        "numbers": {
+            "samples": samples,
+            "width": width,
+            "steps": steps,
+            "effective_rank_at_the_start": round(next(iter(ranks.values()))[0], 2),
+            "effective_rank_at_the_end": {name: round(history[-1], 2) for name, history in ranks.items()},
+        },
+    }
