@@ -1,7 +1,49 @@
 """Objectives for self-supervised learning: pure functions and the modules that hold their settings."""
 
+from kvicreg.losses.barlow_twins import (
+    BarlowTerms,
+    BarlowTwinsLoss,
+    KernelBarlowTwinsLoss,
+    barlow_twins_terms,
+    kernel_barlow_twins_terms,
+)
+from kvicreg.losses.clustering import DINOLoss, SwAVLoss, dino, sinkhorn, swav
+from kvicreg.losses.contrastive import InfoNCELoss, KernelSimCLRLoss, NTXentLoss, info_nce, kernel_simclr, nt_xent
 from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, kernel_vicreg_terms
+from kvicreg.losses.prediction import BYOLLoss, KernelBYOLLoss, SimSiamLoss, byol, kernel_byol, simsiam
+from kvicreg.losses.ssl_hsic import HSICTerms, SSLHSICLoss, ssl_hsic_terms
 from kvicreg.losses.terms import LossTerms
 from kvicreg.losses.vicreg import VICRegLoss, vicreg_terms
 
-__all__ = ["KernelVICRegLoss", "LossTerms", "VICRegLoss", "kernel_vicreg_terms", "vicreg_terms"]
+__all__ = [
+    "BYOLLoss",
+    "BarlowTerms",
+    "BarlowTwinsLoss",
+    "DINOLoss",
+    "HSICTerms",
+    "InfoNCELoss",
+    "KernelBYOLLoss",
+    "KernelBarlowTwinsLoss",
+    "KernelSimCLRLoss",
+    "KernelVICRegLoss",
+    "LossTerms",
+    "NTXentLoss",
+    "SSLHSICLoss",
+    "SimSiamLoss",
+    "SwAVLoss",
+    "VICRegLoss",
+    "barlow_twins_terms",
+    "byol",
+    "dino",
+    "info_nce",
+    "kernel_barlow_twins_terms",
+    "kernel_byol",
+    "kernel_simclr",
+    "kernel_vicreg_terms",
+    "nt_xent",
+    "simsiam",
+    "sinkhorn",
+    "ssl_hsic_terms",
+    "swav",
+    "vicreg_terms",
+]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kvicreg.kernels.pairs import at_least_float32, is_concrete
 
-__all__ = ["LossTerms", "check_choice", "check_weights", "stack_views"]
+__all__ = ["LossTerms", "check_choice", "check_positive", "check_weights", "stack_views"]
 
 
 class LossTerms(NamedTuple):
@@ -66,6 +66,13 @@ def check_weights(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{name} must be finite and at least 0, got {value}")
+
+
+def check_positive(**values: float) -> None:
+    """Refuse settings that are not positive and finite, by name."""
+    for name, value in values.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name} must be positive and finite, got {value}")
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -1,0 +1,218 @@
+"""Barlow Twins, and its form in a kernel's feature space."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from torch import Tensor, nn
+
+from kvicreg import kernels
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.linear import Linear
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision
+from kvicreg.losses.feature_space import check_approximation, resolved
+from kvicreg.losses.terms import check_choice, check_weights, stack_views
+from kvicreg.operators import Approximation
+from kvicreg.operators.shard import Shard
+
+__all__ = ["BarlowTerms", "BarlowTwinsLoss", "KernelBarlowTwinsLoss", "barlow_twins_terms", "kernel_barlow_twins_terms"]
+
+Basis = Literal["free", "coordinates"]
+
+DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.02, "coordinates": 0.0051}
+
+
+class BarlowTerms(NamedTuple):
+    """`total` is weighted, the two terms are not."""
+
+    total: Tensor
+    invariance: Tensor
+    redundancy: Tensor
+
+
+class BarlowTwinsLoss(nn.Module):
+    """``sum_j (1 - C_jj)^2 + weight * sum_{j != k} C_jk^2`` (Zbontar et al., 2021).
+
+    C is the cross-correlation matrix of the views: ``C_jk = mean_i u_ij u'_ik`` of embeddings whose coordinates are
+    standardised over the batch, ``u_ij = (z_ij - mean_j) / sqrt(var_j + eps)``, with the variance over b.
+
+    Args:
+        redundancy_weight: of the second sum, 0.0051 as published.
+        eps: added to variances.
+        gather: under `torch.distributed`, the loss of the global batch.
+
+    Example:
+        >>> BarlowTwinsLoss()(torch.randn(64, 32), torch.randn(64, 32)).shape
+        torch.Size([])
+    """
+
+    def __init__(self, redundancy_weight: float = 0.0051, eps: float = 1e-5, gather: bool = True) -> None:
+        super().__init__()
+        check_weights(redundancy_weight=redundancy_weight, eps=eps)
+        self.redundancy_weight, self.eps, self.gather = float(redundancy_weight), float(eps), gather
+
+    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """The weighted loss, a scalar."""
+        return self.terms(z1, z2).total
+
+    def terms(self, z1: Tensor, z2: Tensor) -> BarlowTerms:
+        """The weighted total, and the two sums without the weight."""
+        return barlow_twins_terms(z1, z2, weight=self.redundancy_weight, eps=self.eps, gather=self.gather)
+
+    def extra_repr(self) -> str:
+        return f"redundancy_weight={self.redundancy_weight:g}, eps={self.eps:g}, gather={self.gather}"
+
+
+def barlow_twins_terms(
+    z1: Tensor, z2: Tensor, *, weight: float = 0.0051, eps: float = 1e-5, gather: bool = True
+) -> BarlowTerms:
+    """`BarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
+    z = stack_views((z1, z2))
+    with full_precision(z):
+        return _of_coordinates(z, Shard.of(z, gather=gather), weight, eps)
+
+
+class KernelBarlowTwinsLoss(nn.Module):
+    """Barlow Twins on the cross-covariance operator of the views, driven to the identity on the span.
+
+    With ``C = mean_i (phi(z_i) - mean) (phi(z'_i) - mean')^T``, T and T' the total variances of the views and r the
+    number of directions that can vary, ``A = r C / sqrt(T T')`` is without units, and so are
+
+    - invariance: ``(1 - tr A / r)^2``; ``tr A / r`` is the correlation of the views in feature space
+    - redundancy: ``|A|_HS^2 / r - (tr A / r)^2``, zero when A is a multiple of the identity
+
+    and ``r (invariance + redundancy) = |A - I|_HS^2``. That is the basis "free", which needs Gram matrices alone. The
+    basis "coordinates" is Barlow Twins itself on the coordinates of explicit features, each standardised: with the
+    linear kernel those are the embedding's, and the loss is Barlow Twins'.
+
+    Args:
+        kernel: a name or a `Kernel`.
+        basis: "free", or "coordinates", which needs the linear kernel or an approximation.
+        redundancy_weight: of the second term; None takes the basis's own.
+        eps: added to variances.
+        approximation: None (exact), `operators.Nystrom(...)` or `operators.RandomFourier(...)`.
+        gather: under `torch.distributed`, the loss of the global batch.
+
+    Example:
+        >>> KernelBarlowTwinsLoss("rbf")(torch.randn(64, 32), torch.randn(64, 32)).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel = "rbf",
+        basis: Basis = "free",
+        redundancy_weight: float | None = None,
+        eps: float = 1e-5,
+        approximation: Approximation | None = None,
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        check_choice("basis", basis, list(DEFAULT_WEIGHTS))
+        check_approximation(approximation)
+        weight = DEFAULT_WEIGHTS[basis] if redundancy_weight is None else redundancy_weight
+        check_weights(redundancy_weight=weight, eps=eps)
+        self.kernel, self.basis, self.approximation = kernels.get(kernel), basis, approximation
+        if basis == "coordinates" and approximation is None and not isinstance(self.kernel, Linear):
+            raise ValueError(
+                f'basis "coordinates" needs explicit features, which an exact {type(self.kernel).__name__} kernel has '
+                'not: pass approximation=operators.Nystrom(...), or basis="free"'
+            )
+        self.redundancy_weight, self.eps, self.gather = float(weight), float(eps), gather
+
+    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """The weighted loss, a scalar."""
+        return self.terms(z1, z2).total
+
+    def terms(self, z1: Tensor, z2: Tensor) -> BarlowTerms:
+        """The weighted total, and the two terms without the weight."""
+        return kernel_barlow_twins_terms(
+            z1,
+            z2,
+            kernel=self.kernel,
+            basis=self.basis,
+            weight=self.redundancy_weight,
+            eps=self.eps,
+            approximation=self.approximation,
+            gather=self.gather,
+        )
+
+    def extra_repr(self) -> str:
+        return f"basis={self.basis!r}, redundancy_weight={self.redundancy_weight:g}, eps={self.eps:g}"
+
+
+def kernel_barlow_twins_terms(
+    z1: Tensor,
+    z2: Tensor,
+    *,
+    kernel: Kernel,
+    basis: Basis = "free",
+    weight: float = DEFAULT_WEIGHTS["free"],
+    eps: float = 1e-5,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+) -> BarlowTerms:
+    """`KernelBarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
+    z = stack_views((z1, z2))
+    p = z.shape[-1]
+    with full_precision(z):
+        shard = Shard.of(z, gather=gather)
+        if shard.total < 2:
+            raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+        kernel = resolved(kernel, z, shard)
+        if approximation is None and not isinstance(kernel, Linear):
+            return _of_grams(shard.gather(z), kernel, weight, eps)
+        features = z * kernel.gamma**0.5 if isinstance(kernel, Linear) and approximation is None else None
+        if features is None:
+            assert approximation is not None
+            features = approximation.features(z, kernel, shard)
+        if basis == "coordinates":
+            return _of_coordinates(features, shard, weight, eps)
+        centred = features - shard.sum(features.sum(1, keepdim=True)) / shard.total
+        variances = shard.sum(centred.square().sum((1, 2))) / shard.total
+        trace = shard.sum((centred[0] * centred[1]).sum()) / shard.total
+        r = min(shard.total - 1, features.shape[-1], kernel.rank(p))
+        return _free(trace, _squared_cross_norm(centred, shard), variances, r, weight, eps)
+
+
+def _of_grams(z: Tensor, kernel: Kernel, weight: float, eps: float) -> BarlowTerms:
+    """The basis-free terms of views ``(2, b, p)`` from their Gram matrices."""
+    b, p = z.shape[1:]
+    grams = kernel.evaluate(AllPairs(z))
+    cross = kernel.evaluate(AllPairs(z[0], z[1]))
+    rows = grams - grams.mean(-1, keepdim=True)
+    centred = rows - rows.mean(-2, keepdim=True)
+    variances = centred.diagonal(dim1=-2, dim2=-1).mean(-1)
+    trace = kernel.evaluate(MatchedPairs(z[0], z[1])).mean() - cross.mean()
+    norm = (centred[0] * centred[1]).sum() / b**2
+    return _free(trace, norm, variances, min(b - 1, kernel.rank(p)), weight, eps)
+
+
+def _free(trace: Tensor, norm: Tensor, variances: Tensor, r: float, weight: float, eps: float) -> BarlowTerms:
+    """From tr C, |C|_HS^2, the total variance of each view and the number of directions."""
+    scale = (variances + eps).prod().rsqrt()
+    correlation = trace * scale
+    invariance = (1 - correlation).square()
+    redundancy = r * norm * scale.square() - correlation.square()
+    return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
+
+
+def _of_coordinates(features: Tensor, shard: Shard, weight: float, eps: float) -> BarlowTerms:
+    """Barlow Twins on the coordinates of this process's rows ``(2, b, D)``."""
+    if shard.total < 2:
+        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+    centred = features - shard.sum(features.sum(1, keepdim=True)) / shard.total
+    u = centred * (shard.sum(centred.square().sum(1, keepdim=True)) / shard.total + eps).rsqrt()
+    diagonal = shard.sum((u[0] * u[1]).sum(0)) / shard.total
+    invariance = (1 - diagonal).square().sum()
+    redundancy = (_squared_cross_norm(u, shard) - diagonal.square().sum()).clamp_min(0)
+    return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
+
+
+def _squared_cross_norm(features: Tensor, shard: Shard) -> Tensor:
+    """``|mean_i x_i x'_i^T|_F^2`` of features ``(2, b, D)``, on whichever side is smaller."""
+    if features.shape[-1] < shard.total:
+        return (shard.sum(features[0].mT @ features[1]) / shard.total).square().sum()
+    whole = shard.gather(features)
+    grams = whole @ whole.mT
+    return (grams[0] * grams[1]).sum() / shard.total**2

@@ -1,0 +1,125 @@
+"""Losses of a prediction and its target: BYOL, SimSiam, and BYOL in a kernel's feature space."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from kvicreg import kernels
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.pairs import MatchedPairs, SamePoints, full_precision
+from kvicreg.losses.feature_space import check_approximation, resolved, unit_rows
+from kvicreg.losses.terms import stack_views
+from kvicreg.operators import Approximation
+from kvicreg.operators.shard import Shard
+
+__all__ = ["BYOLLoss", "KernelBYOLLoss", "SimSiamLoss", "byol", "kernel_byol", "simsiam"]
+
+
+class BYOLLoss(nn.Module):
+    """``d(q1, t2) + d(q2, t1)`` with ``d(q, t) = mean_i |q_i / |q_i| - t_i / |t_i||^2`` (Grill et al., 2020).
+
+    q are the predictions made from one view, t the target network's projections of the other; no gradient reaches t.
+    Samples do not meet each other, so that the mean over processes is that of the global batch.
+
+    Shape:
+        q1, q2, t1, t2 ``(b, p)``; the result is a scalar of at least float32.
+
+    Example:
+        >>> BYOLLoss()(*torch.randn(4, 64, 32)).shape
+        torch.Size([])
+    """
+
+    def forward(self, q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return byol(q1, q2, t1, t2)
+
+
+def byol(q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+    """`BYOLLoss` as a pure function."""
+    return 4 + 4 * simsiam(q1, q2, t1, t2)
+
+
+class SimSiamLoss(nn.Module):
+    """``d(q1, z2) / 2 + d(q2, z1) / 2`` with ``d(q, z) = -mean_i cos(q_i, z_i)`` (Chen and He, 2021).
+
+    q are the predictions made from one view, z the projections of the other, through which no gradient goes.
+
+    Shape:
+        q1, q2, z1, z2 ``(b, p)``; the result is a scalar of at least float32.
+
+    Example:
+        >>> SimSiamLoss()(*torch.randn(4, 64, 32)).shape
+        torch.Size([])
+    """
+
+    def forward(self, q1: Tensor, q2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return simsiam(q1, q2, z1, z2)
+
+
+def simsiam(q1: Tensor, q2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
+    """`SimSiamLoss` as a pure function."""
+    views = stack_views((q1, q2, z2.detach(), z1.detach()))
+    with full_precision(views):
+        u = unit_rows(views)
+        cosines: Tensor = torch.linalg.vecdot(u[:2], u[2:])
+        return -cosines.mean()
+
+
+class KernelBYOLLoss(nn.Module):
+    """BYOL's loss between unit vectors of a kernel's feature space, ``d(q1, t2) + d(q2, t1)`` with
+
+        ``d(q, t) = mean_i |phi(q_i) / |phi(q_i)| - phi(t_i) / |phi(t_i)||^2
+                  = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``.
+
+    With the linear kernel it is BYOL's; with a bounded kernel the squared distance of ``phi(q)`` and ``phi(t)``, which
+    stops growing beyond the bandwidth, and which, unlike the cosine, sees how long the embeddings are.
+
+    Args:
+        kernel: a name or a `Kernel`.
+        approximation: None, or an approximation of the kernel. Pairs cost O(bp) without one, so that there is nothing
+            to gain beyond comparing with a loss that needs it.
+        gather: under `torch.distributed`, the bandwidth and the mean are those of the global batch.
+
+    Example:
+        >>> KernelBYOLLoss("rbf")(*torch.randn(4, 64, 32)).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self, kernel: str | Kernel = "rbf", approximation: Approximation | None = None, gather: bool = True
+    ) -> None:
+        super().__init__()
+        check_approximation(approximation)
+        self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
+
+    def forward(self, q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+        """The loss, a scalar."""
+        return kernel_byol(q1, q2, t1, t2, kernel=self.kernel, approximation=self.approximation, gather=self.gather)
+
+
+def kernel_byol(
+    q1: Tensor,
+    q2: Tensor,
+    t1: Tensor,
+    t2: Tensor,
+    *,
+    kernel: Kernel,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+) -> Tensor:
+    """`KernelBYOLLoss` as a pure function of predictions and targets ``(b, p)``."""
+    z = stack_views((q1, q2, t2.detach(), t1.detach()))
+    with full_precision(z):
+        shard = Shard.of(z, gather=gather)
+        kernel = resolved(kernel, z, shard)
+        if approximation is not None:
+            u = unit_rows(approximation.features(z, kernel, shard))
+            distances = (u[:2] - u[2:]).square().sum(-1)
+        else:
+            # |a / |a| - b / |b||^2 = (|a - b|^2 - (|a| - |b|)^2) / (|a| |b|), exact where 2 - 2 cos would cancel
+            a, b = kernel.evaluate(SamePoints(z)).clamp_min(torch.finfo(z.dtype).tiny).sqrt().chunk(2)
+            gaps = kernel.evaluate_distance(MatchedPairs(z[:2], z[2:]))
+            distances = (gaps - (a - b).square()) / (a * b)
+        return shard.sum(distances.sum()) / shard.total

@@ -1,0 +1,105 @@
+"""SSL-HSIC (Li et al., 2021): embeddings that depend on which image they are of, and on little else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from kvicreg import kernels
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision, safe_sqrt
+from kvicreg.losses.feature_space import check_approximation, resolved, unit_rows
+from kvicreg.losses.terms import check_weights, stack_views
+from kvicreg.operators import Approximation, CovarianceOperator
+from kvicreg.operators.shard import Shard
+
+__all__ = ["HSICTerms", "SSLHSICLoss", "ssl_hsic_terms"]
+
+
+class HSICTerms(NamedTuple):
+    """`total` is weighted, the two terms are not: HSIC(Z, Y) and HSIC(Z, Z)."""
+
+    total: Tensor
+    dependence: Tensor
+    spread: Tensor
+
+
+class SSLHSICLoss(nn.Module):
+    """``-HSIC(Z, Y) + weight * sqrt(HSIC(Z, Z))`` of embeddings at unit length, Y being the identity of the image.
+
+    With n = 2b embeddings of two views and K their Gram matrix, in the paper's estimators (less constant factors):
+
+    - dependence, HSIC(Z, Y): ``mean_i k(z_i, z'_i) - mean of all n^2 entries of K``
+    - spread, HSIC(Z, Z): ``tr(K H K H) / (n - 1)^2``
+
+    Args:
+        kernel: a name or a `Kernel`; None is the paper's inverse multiquadric, ``1 / sqrt(1 + |x - y|^2)``.
+        spread_weight: 3 as published.
+        approximation: None (exact), `operators.Nystrom(...)` or `operators.RandomFourier(...)`.
+        gather: under `torch.distributed`, the loss of the global batch.
+
+    Example:
+        >>> SSLHSICLoss()(torch.randn(64, 32), torch.randn(64, 32)).shape
+        torch.Size([])
+    """
+
+    def __init__(
+        self,
+        kernel: str | Kernel | None = None,
+        spread_weight: float = 3.0,
+        approximation: Approximation | None = None,
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        check_weights(spread_weight=spread_weight)
+        check_approximation(approximation)
+        self.kernel = kernels.get(kernels.RationalQuadratic(gamma=0.5, alpha=0.5) if kernel is None else kernel)
+        self.spread_weight, self.approximation, self.gather = float(spread_weight), approximation, gather
+
+    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
+        """The weighted loss, a scalar."""
+        return self.terms(z1, z2).total
+
+    def terms(self, z1: Tensor, z2: Tensor) -> HSICTerms:
+        """The weighted total, HSIC(Z, Y) and HSIC(Z, Z)."""
+        return ssl_hsic_terms(
+            z1,
+            z2,
+            kernel=self.kernel,
+            spread_weight=self.spread_weight,
+            approximation=self.approximation,
+            gather=self.gather,
+        )
+
+    def extra_repr(self) -> str:
+        return f"spread_weight={self.spread_weight:g}, gather={self.gather}"
+
+
+def ssl_hsic_terms(
+    z1: Tensor,
+    z2: Tensor,
+    *,
+    kernel: Kernel,
+    spread_weight: float = 3.0,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+) -> HSICTerms:
+    """`SSLHSICLoss` as a pure function of two views ``(b, p)``."""
+    z = unit_rows(stack_views((z1, z2)))
+    with full_precision(z):
+        shard = Shard.of(z, gather=gather)
+        n = 2 * shard.total
+        kernel = resolved(kernel, z, shard)
+        positive = shard.sum(kernel.evaluate(MatchedPairs(z[0], z[1])).sum()) / shard.total
+        if approximation is None:
+            gram = kernel.evaluate(AllPairs(shard.gather(z).flatten(0, 1)))
+            operator, everyone = CovarianceOperator.from_gram(gram), gram.mean()
+        else:
+            features = approximation.features(z, kernel, shard).flatten(0, 1)
+            pooled = Shard.of(features, gather=gather)
+            operator = CovarianceOperator.from_features(features, shard=pooled)
+            everyone = (pooled.sum(features.sum(0)) / n).square().sum()
+        spread = operator.squared_hs_norm() * (n / (n - 1)) ** 2
+        dependence = positive - everyone
+        return HSICTerms(spread_weight * safe_sqrt(spread) - dependence, dependence, spread)
