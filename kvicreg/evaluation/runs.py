@@ -49,7 +49,7 @@ class Run:
         """The random views of the run's training."""
         preset = str(self.config.get("views", "auto"))
         config = view_config(
-            self.config["data"] if preset == "auto" else preset, changes=self.config.get("view") or None
+            Path(str(self.config["data"])).name if preset == "auto" else preset, self.config.get("view") or None
         )
         return Views(config, size=self.image_size, mean=self.description["mean"], std=self.description["std"])
 

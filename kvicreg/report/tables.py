@@ -176,7 +176,14 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
             lines.append(without_home(run.results["command"]))
         lines.append(f"kvicreg report {folder}")
         versions = (run.results or {}).get("versions", {})
-        settings = [(key, without_home(str(value))) for key, value in run.config.items() if value not in (None, {})]
+        flat = [(key, value) for key, value in run.config.items() if not isinstance(value, dict) and value is not None]
+        flat += [
+            (f"{key} {name}", v)
+            for key, part in run.config.items()
+            if isinstance(part, dict)
+            for name, v in part.items()
+        ]
+        settings = [(key, without_home(str(value))) for key, value in flat]
         found.append(
             {
                 "name": run.name,

@@ -21,7 +21,7 @@ function shape(parent, name, attributes = {}, text = null) {
 function format(value, percent) {
   if (value === null || value === undefined) return "–";
   if (percent) return (100 * value).toFixed(1) + " %";
-  if (value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e5)) return value.toExponential(1);
+  if (value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e5)) return value.toExponential(1).replace(".0e", "e");
   return String(Number(value.toPrecision(4)));
 }
 
@@ -96,7 +96,7 @@ function lineChart(figure, spec) {
     const left = 56, right = width - 14, top = 10, bottom = height - 40;
     const sx = scale(x0, x1, left, right, current.logX), sy = scale(y0, y1, bottom, top, current.logY);
     const xTicks = current.xTicks || (current.logX ? logTicks(x0, x1) : linearTicks(x0, x1, Math.max(2, width / 110))).filter((v) => !current.wholeX || Number.isInteger(v)).map((v) => [v, format(v)]);
-    const yTicks = current.logY ? logTicks(y0, y1) : linearTicks(y0, y1, 4);
+    const yTicks = current.logY ? logTicks(y0, y1) : linearTicks(y0, y1, 5);
     for (const v of yTicks) {
       shape(svg, "line", { x1: left, x2: right, y1: sy(v), y2: sy(v), class: "grid" });
       shape(svg, "text", { x: left - 8, y: sy(v) + 4, "text-anchor": "end", class: "tick" }, current.percent ? `${Math.round(1000 * v) / 10} %` : format(v));
@@ -104,13 +104,15 @@ function lineChart(figure, spec) {
     for (const [v, label] of xTicks) shape(svg, "text", { x: sx(v), y: bottom + 16, "text-anchor": "middle", class: "tick" }, label);
     shape(svg, "line", { x1: left, x2: right, y1: bottom, y2: bottom, class: "axis" });
     shape(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle", class: "label" }, current.x);
+    const clip = `inside-${figure.id || spec.title.replace(/[^a-z0-9]/gi, "-")}`;
+    shape(shape(svg, "clipPath", { id: clip }), "rect", { x: left - 3, y: 0, width: right - left + 6, height: bottom });
     for (const s of current.series) {
       const kept = s.points.filter(usable);
       if (kept.length && kept[0].length > 3) {
         const ring = kept.map((p) => `${sx(p[0])},${sy(p[3])}`).concat(kept.slice().reverse().map((p) => `${sx(p[0])},${sy(p[2])}`));
         shape(svg, "polygon", { points: ring.join(" "), class: `band s${s.colour}` });
       }
-      shape(svg, "polyline", { points: kept.map((p) => `${sx(p[0]).toFixed(1)},${sy(p[1]).toFixed(1)}`).join(" "), class: `line s${s.colour} ${s.faint ? "faint" : ""}`, "stroke-dasharray": s.dash || "none" });
+      shape(svg, "polyline", { points: kept.map((p) => `${sx(p[0]).toFixed(1)},${sy(p[1]).toFixed(1)}`).join(" "), class: `line s${s.colour} ${s.faint ? "faint" : ""}`, "clip-path": `url(#${clip})`, "stroke-dasharray": s.dash || "none" });
       if (kept.length === 1) shape(svg, "circle", { cx: sx(kept[0][0]), cy: sy(kept[0][1]), r: 4, class: `dot s${s.colour}` });
     }
     const rule = shape(svg, "line", { y1: top, y2: bottom, class: "rule", visibility: "hidden" });

@@ -44,7 +44,7 @@ function spectrum() {
   const line = (run, frame) => run.spectrum.values[Math.min(frame, run.spectrum.values.length - 1)].map((v, k) => [k + 1, v]);
   const series = (frame) => shown.flatMap((run) => {
     const look = looks(runs.indexOf(run));
-    const first = { name: `${run.name}, start`, colour: look.colour, dash: "1 4", faint: true, points: line(run, 0) };
+    const first = { name: `${run.name}, start`, colour: look.colour, dash: "2 4", faint: true, points: line(run, 0) };
     return [first, { name: run.name, ...look, points: line(run, frame) }];
   });
   slider.max = frames - 1;
@@ -98,7 +98,7 @@ function robustnessCurves() {
   const [low, high] = extent(all);
   first.robustness.encoder.forEach((curve, index) => {
     const figure = element("figure");
-    figure.append(element("figcaption", {}, curve.shift[0].toUpperCase() + curve.shift.slice(1)), element("p", { class: "note" }, curve.unit));
+    figure.append(element("figcaption", {}, curve.shift[0].toUpperCase() + curve.shift.slice(1)));
     home.append(figure);
     const series = subjects.map(([name, curves, look]) => ({ name, ...look, points: curves[index].accuracy.map((a, s) => [s, a.value, a.low, a.high]) }));
     lineChart(figure, { title: curve.shift, x: curve.unit, y: "accuracy", series, percent: true, xTicks: curve.amounts.map((a, s) => [s, format(a)]), yRange: [Math.max(0, low - 0.02), Math.min(1, high + 0.02)], height: 200 });
