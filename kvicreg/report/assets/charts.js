@@ -2,6 +2,7 @@
 // Line charts as inline SVG: drawn to the width at hand, read by mouse, keyboard or as a table.
 
 const SVG = "http://www.w3.org/2000/svg";
+let drawn = 0; // charts on the page, to name their parts apart
 
 function element(name, attributes = {}, text = null) {
   const node = document.createElement(name);
@@ -63,6 +64,7 @@ function lineChart(figure, spec) {
   tip.hidden = true;
   figure.append(holder);
   holder.append(tip);
+  const clip = `inside-${++drawn}`;
   let current = spec, cursor = null;
 
   function usable(p) {
@@ -104,7 +106,6 @@ function lineChart(figure, spec) {
     for (const [v, label] of xTicks) shape(svg, "text", { x: sx(v), y: bottom + 16, "text-anchor": "middle", class: "tick" }, label);
     shape(svg, "line", { x1: left, x2: right, y1: bottom, y2: bottom, class: "axis" });
     shape(svg, "text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle", class: "label" }, current.x);
-    const clip = `inside-${figure.id || spec.title.replace(/[^a-z0-9]/gi, "-")}`;
     shape(shape(svg, "clipPath", { id: clip }), "rect", { x: left - 3, y: 0, width: right - left + 6, height: bottom });
     for (const s of current.series) {
       const kept = s.points.filter(usable);
