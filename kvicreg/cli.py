@@ -117,7 +117,7 @@ def evaluate(
     robustness_images: int = 2000,
     map_images: int = 3000,
     seed: int = 0,
-    batch_size: int = 512,
+    batch_size: int = 256,
     device: str = "auto",
     workers: int = 0,
     data_root: str | None = None,

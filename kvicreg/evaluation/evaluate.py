@@ -52,7 +52,7 @@ class Options:
     """Test images on the UMAP; 0 for none."""
     seed: int = 0
     """Seed of probes, splits, intervals, the random encoder and the map."""
-    batch_size: int = 512
+    batch_size: int = 256
     """Images per batch when features are computed."""
     device: str = "auto"
     """cpu, cuda, ...; auto takes a GPU when there is one."""

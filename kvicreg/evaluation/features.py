@@ -26,7 +26,7 @@ def extract(
     *,
     preprocess: Callable[[Tensor], Tensor] | None = None,
     alter: Alter | None = None,
-    batch_size: int = 512,
+    batch_size: int = 256,
     device: str | torch.device | None = None,
     workers: int = 0,
     progress: Progress | None = None,
@@ -48,7 +48,7 @@ def extract(
     if device is None:
         device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     was_training = encoder.training
-    encoder.eval().to(device)
+    encoder.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     rows: list[Tensor] = []
     done = 0
     try:
@@ -56,7 +56,10 @@ def extract(
             images = images.to(device, non_blocking=True)
             if alter is not None:
                 images = alter(images, samples)
-            rows.append(encoder(preprocess(images)).flatten(1).float().cpu())
+            inputs = preprocess(images)
+            if inputs.ndim == 4:  # convolutions run about twice as fast on a CPU with channels last
+                inputs = inputs.contiguous(memory_format=torch.channels_last)
+            rows.append(encoder(inputs).flatten(1).float().cpu())
             done += len(images)
             if progress is not None:
                 progress(done, len(data))
