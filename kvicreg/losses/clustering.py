@@ -110,7 +110,7 @@ class DINOLoss(nn.Module):
     after it was used.
 
     Args:
-        outputs: k, the width of the outputs.
+        prototypes: k, the width of the outputs; 65536 as published.
         temperature: of the student, 0.1 as published.
         teacher_temperature: sharpens the teacher, 0.04 as published.
         centre_momentum: 0.9 as published.
@@ -128,17 +128,18 @@ class DINOLoss(nn.Module):
 
     def __init__(
         self,
-        outputs: int,
+        prototypes: int = 1024,
         temperature: float = 0.1,
         teacher_temperature: float = 0.04,
         centre_momentum: float = 0.9,
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_positive(outputs=outputs, temperature=temperature, teacher_temperature=teacher_temperature)
+        check_positive(prototypes=prototypes, temperature=temperature, teacher_temperature=teacher_temperature)
+        self.prototypes = prototypes
         self.temperature, self.teacher_temperature = float(temperature), float(teacher_temperature)
         self.centre_momentum, self.gather = float(centre_momentum), gather
-        self.register_buffer("centre", torch.zeros(outputs))
+        self.register_buffer("centre", torch.zeros(prototypes))
 
     def forward(self, teacher: Tensor, *student: Tensor) -> Tensor:
         """The loss, a scalar."""

@@ -54,7 +54,8 @@ class SSLHSICLoss(nn.Module):
         super().__init__()
         check_weights(spread_weight=spread_weight)
         check_approximation(approximation)
-        self.kernel = kernels.get(kernels.RationalQuadratic(gamma=0.5, alpha=0.5) if kernel is None else kernel)
+        # not `kernel`: its scale is meant for unit vectors, and would tell nothing about the embeddings themselves
+        self.unit_kernel = kernels.get(kernels.RationalQuadratic(gamma=0.5, alpha=0.5) if kernel is None else kernel)
         self.spread_weight, self.approximation, self.gather = float(spread_weight), approximation, gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ class SSLHSICLoss(nn.Module):
         return ssl_hsic_terms(
             z1,
             z2,
-            kernel=self.kernel,
+            kernel=self.unit_kernel,
             spread_weight=self.spread_weight,
             approximation=self.approximation,
             gather=self.gather,

@@ -1,9 +1,54 @@
 """Self-supervised methods: one file each, an encoder with its heads and its loss."""
 
+from kvicreg.methods.barlow_twins import BarlowTwins
 from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.byol import BYOL
+from kvicreg.methods.dino import DINO
+from kvicreg.methods.kernel_barlow_twins import KernelBarlowTwins
+from kvicreg.methods.kernel_byol import KernelBYOL
+from kvicreg.methods.kernel_simclr import KernelSimCLR
 from kvicreg.methods.kernel_vicreg import KernelVICReg
+from kvicreg.methods.moco import MoCo
+from kvicreg.methods.simclr import SimCLR
+from kvicreg.methods.simsiam import SimSiam
+from kvicreg.methods.ssl_hsic import SSLHSIC
+from kvicreg.methods.supervised import Supervised
+from kvicreg.methods.swav import SwAV
 from kvicreg.methods.vicreg import VICReg
 
-METHODS: dict[str, type[Method]] = {"kernel-vicreg": KernelVICReg, "vicreg": VICReg}
+METHODS: dict[str, type[Method]] = {
+    "kernel-vicreg": KernelVICReg,
+    "vicreg": VICReg,
+    "simclr": SimCLR,
+    "swav": SwAV,
+    "moco": MoCo,
+    "byol": BYOL,
+    "dino": DINO,
+    "simsiam": SimSiam,
+    "barlow-twins": BarlowTwins,
+    "ssl-hsic": SSLHSIC,
+    "kernel-simclr": KernelSimCLR,
+    "kernel-byol": KernelBYOL,
+    "kernel-barlow-twins": KernelBarlowTwins,
+    "supervised": Supervised,
+}
 
-__all__ = ["METHODS", "KernelVICReg", "Method", "StepResult", "VICReg"]
+__all__ = [
+    "BYOL",
+    "DINO",
+    "METHODS",
+    "SSLHSIC",
+    "BarlowTwins",
+    "KernelBYOL",
+    "KernelBarlowTwins",
+    "KernelSimCLR",
+    "KernelVICReg",
+    "Method",
+    "MoCo",
+    "SimCLR",
+    "SimSiam",
+    "StepResult",
+    "Supervised",
+    "SwAV",
+    "VICReg",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import torch
@@ -12,11 +12,16 @@ from torch import nn
 from kvicreg import kernels, operators
 from kvicreg.data import ImageData, Views, load, view_config
 from kvicreg.data.addresses import key
-from kvicreg.losses import KernelVICRegLoss, VICRegLoss
-from kvicreg.methods import KernelVICReg, Method, VICReg
+from kvicreg.methods import METHODS, Method, Supervised
 from kvicreg.models import Projector, build_encoder
 from kvicreg.models.storage import load_weights
 from kvicreg.training.config import TrainConfig
+
+METHOD_SETTINGS = (
+    "temperature", "teacher_temperature", "target_momentum", "queue", "prototypes", "frozen_steps", "predictor_hidden",
+    "redundancy_weight", "basis", "spread_weight", "classes",
+)  # fmt: skip
+"""Settings that only some methods have: given to another they are a mistake."""
 
 
 def build_data(config: TrainConfig) -> ImageData:
@@ -43,10 +48,9 @@ def resolve(config: TrainConfig, data: ImageData, views: Views) -> TrainConfig:
             f"batch_size {config.batch_size} is more than the {len(data)} images of {data.name!r}; "
             f"pass a smaller one, such as --batch-size {max(2, 2 ** (len(data).bit_length() - 2))}"
         )
-    loss = build_loss(config)
     return replace(
         config,
-        **{name: getattr(loss, name) for name in _loss_settings(config)},
+        **_resolved_method(config, data),
         image_size=data.shape[1],
         channels=data.shape[0],  # type: ignore[arg-type]
         view=asdict(views.config),
@@ -79,24 +83,49 @@ def build_kernel(config: TrainConfig) -> kernels.Kernel:
 
 def build_loss(config: TrainConfig) -> nn.Module:
     """The loss of a config; settings left out keep the loss's own defaults."""
-    settings = {name: getattr(config, name) for name in _loss_settings(config)}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if config.method == "vicreg":
-        return VICRegLoss(convention=config.convention, **given)
-    approximation: operators.Approximation | None = None
+    return METHODS[config.method].Loss(**_arguments(config, METHODS[config.method].Loss))
+
+
+def _approximation(config: TrainConfig) -> operators.Approximation | None:
     if config.approximation == "nystrom":
-        approximation = operators.Nystrom(landmarks=config.components)
-    elif config.approximation == "random-fourier":
-        approximation = operators.RandomFourier(features=config.components)
-    return KernelVICRegLoss(
-        kernel=build_kernel(config), parametrization=config.parametrization, approximation=approximation, **given
-    )
+        return operators.Nystrom(landmarks=config.components, seed=config.seed)
+    if config.approximation == "random-fourier":
+        return operators.RandomFourier(features=config.components, seed=config.seed)
+    return None
 
 
-def _loss_settings(config: TrainConfig) -> list[str]:
-    """The config's fields that are arguments, and attributes, of its loss by the same name."""
-    weights = ["invariance_weight", "variance_weight", "covariance_weight", "threshold", "eps"]
-    return weights + (["covariance", "include_diagonal"] if config.method == "kernel-vicreg" else [])
+def _arguments(config: TrainConfig, maker: type[nn.Module]) -> dict[str, Any]:
+    """The settings of a config that are arguments of a loss or a method by the same name, where they are given."""
+    found = {name: getattr(config, name) for name in _settings(maker)}
+    if "kernel" in found:
+        found |= {"kernel": build_kernel(config), "approximation": _approximation(config)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _settings(maker: type[nn.Module]) -> list[str]:
+    """The settings that a loss or a method takes by name."""
+    known = {field.name for field in fields(TrainConfig)} - {"encoder"}  # a method is given the module itself
+    return [name for name in inspect.signature(maker).parameters if name in known]
+
+
+def _resolved_method(config: TrainConfig, data: ImageData) -> dict[str, Any]:
+    """The settings of the config's loss and method, with their defaults and what the data decide."""
+    method, loss = METHODS[config.method], build_loss(config)
+    of_loss, of_method = _settings(method.Loss), _settings(method)
+    for name in METHOD_SETTINGS:
+        if getattr(config, name) not in (None, 0) and name not in (*of_loss, *of_method):
+            raise ValueError(f"the method {config.method} has no {name}")
+    if config.local_crops and not method.many_views:
+        raise ValueError(f"the method {config.method} takes two views, so it has no local_crops")
+    resolved = {name: getattr(loss, name) for name in of_loss if name not in ("kernel", "approximation")}
+    for name in of_method:
+        if getattr(config, name) is None:
+            resolved[name] = inspect.signature(method).parameters[name].default
+    if method is Supervised:
+        if data.labels is None:
+            raise ValueError(f"the supervised control needs labels, and {data.name!r} has none")
+        resolved["classes"] = config.classes or int(data.labels.max()) + 1
+    return resolved
 
 
 def build_method(config: TrainConfig, encoder: nn.Module | None = None) -> Method:
@@ -123,7 +152,5 @@ def build_method(config: TrainConfig, encoder: nn.Module | None = None) -> Metho
     )
     if config.init is not None:
         load_weights(encoder, config.init)
-    loss: Any = build_loss(config)
-    return (
-        KernelVICReg(encoder, projector, loss) if config.method == "kernel-vicreg" else VICReg(encoder, projector, loss)
-    )
+    method = METHODS[config.method]
+    return method(encoder, projector, build_loss(config), **_arguments(config, method))

@@ -14,9 +14,17 @@ RECIPES = Path(__file__).parent / "recipes"
 _POSITIVE = (
     "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
     "projector_outputs", "components", "devices", "nodes", "log_every", "probe_every", "image_size", "max_steps",
-    "clip", "checkpoint_steps", "checkpoint_minutes", "gamma",
+    "clip", "checkpoint_steps", "checkpoint_minutes", "gamma", "queue", "prototypes", "predictor_hidden", "classes",
 )  # fmt: skip
-_NOT_NEGATIVE = ("workers", "warmup_epochs", "weight_decay", "final_learning_rate", "momentum", "probe_images")
+_NOT_NEGATIVE = (
+    "workers",
+    "warmup_epochs",
+    "weight_decay",
+    "final_learning_rate",
+    "momentum",
+    "probe_images",
+    "local_crops",
+)
 
 
 @dataclass(kw_only=True)
@@ -42,8 +50,11 @@ class TrainConfig:
     """Processes that decode image files; data in memory needs none."""
 
     # ---- method and loss
-    method: Literal["kernel-vicreg", "vicreg"] = "kernel-vicreg"
-    """Self-supervised method."""
+    method: Literal[
+        "kernel-vicreg", "vicreg", "simclr", "swav", "moco", "byol", "dino", "simsiam", "barlow-twins", "ssl-hsic",
+        "kernel-simclr", "kernel-byol", "kernel-barlow-twins", "supervised",
+    ] = "kernel-vicreg"  # fmt: skip
+    """Self-supervised method, or the supervised control."""
     kernel: str = "rbf"
     """Kernel: linear, polynomial, rbf, laplacian, rational_quadratic (rq)."""
     gamma: float | None = None
@@ -80,6 +91,32 @@ class TrainConfig:
     """How the kernel's operator is computed."""
     components: int = 128
     """Landmarks (nystrom) or features (random-fourier)."""
+
+    # ---- the other methods; by default each method's own
+    temperature: float | None = None
+    """Temperature of simclr, moco, swav, dino (the student's), kernel-simclr."""
+    teacher_temperature: float | None = None
+    """Temperature of dino's teacher."""
+    target_momentum: float | None = None
+    """Momentum of the slow copy of moco, byol, dino, kernel-byol: at the start, where it rises."""
+    queue: int | None = None
+    """Embeddings of former batches kept by moco and, if given, swav."""
+    prototypes: int | None = None
+    """Prototypes of swav and dino."""
+    frozen_steps: int | None = None
+    """Steps before the prototypes of swav and dino begin to learn."""
+    local_crops: int = 0
+    """Smaller crops that swav and dino see beside the two views (multi-crop)."""
+    predictor_hidden: int | None = None
+    """Hidden width of the predictor of byol, simsiam, kernel-byol."""
+    redundancy_weight: float | None = None
+    """Weight of the redundancy term of barlow-twins and kernel-barlow-twins."""
+    basis: Literal["free", "coordinates"] | None = None
+    """How kernel-barlow-twins tells the diagonal: without a basis, or in the coordinates of explicit features."""
+    spread_weight: float | None = None
+    """Weight of HSIC(Z, Z) in ssl-hsic."""
+    classes: int | None = None
+    """Classes of the supervised control; by default the data's."""
 
     # ---- encoder and projector
     encoder: str = "small-cnn"
@@ -175,10 +212,16 @@ class TrainConfig:
             raise ValueError("batch_size and spectrum_images must be at least 2: a spectrum needs several images")
 
     @property
+    def uses_kernel(self) -> bool:
+        """Whether the method has a kernel to choose."""
+        return self.method.startswith("kernel-")
+
+    @property
     def folder(self) -> Path:
         """The run folder."""
         source = Path(self.data).name or "images"
         method = self.kernel if self.method == "kernel-vicreg" else self.method
+        method += f"-{self.kernel}" if self.uses_kernel and self.method != "kernel-vicreg" else ""
         return Path(self.out) if self.out else Path("runs") / f"{source}-{method}"
 
 

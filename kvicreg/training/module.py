@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import lightning.pytorch as pl
@@ -45,7 +46,8 @@ class SelfSupervised(pl.LightningModule):
         self.data = data
         self.views = Views.of(data) if views is None and data is not None else views
         self.batches_done = 0  # since the start of training: with the config, the whole address of the next batch
-        if self.config.channels_last:
+        self.form = torch.channels_last if self._suits_channels_last() else torch.preserve_format
+        if self.form is torch.channels_last:
             self.method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.config.compile:
             self.method.encoder.compile()
@@ -56,9 +58,9 @@ class SelfSupervised(pl.LightningModule):
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         torch.manual_seed(key(self.config.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
         views = batch if self.data is None else self.views_of(batch[0], batch[1])
-        form = torch.channels_last if self.config.channels_last else torch.preserve_format
-        views = [view.to(self.dtype, memory_format=form) for view in views]
-        result = self.method(views, self.global_step)
+        views = [view.to(self.dtype, memory_format=self.form) for view in views]
+        labels = None if self.data is None else batch[2]
+        result = self.method(views, self.global_step, labels)
         self.batches_done += 1
         terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates
         return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}
@@ -66,7 +68,21 @@ class SelfSupervised(pl.LightningModule):
     def views_of(self, images: Tensor, samples: Tensor) -> Sequence[Tensor]:
         assert self.views is not None
         epoch = self.batches_done // self.batches_per_epoch
-        return [self.views(images, samples, seed=self.config.seed, epoch=epoch, view=v) for v in (0, 1)]
+        address = {"seed": self.config.seed, "epoch": epoch}
+        whole = [self.views(images, samples, view=v, **address) for v in (0, 1)]
+        return whole + [self.crops(images, samples, view=2 + v, **address) for v in range(self.config.local_crops)]
+
+    @property
+    def crops(self) -> Views:
+        """The smaller crops of multi-crop: down to a twentieth of the area, at half the side."""
+        assert self.views is not None
+        views = self.views
+        return Views(replace(views.config, crop_area=0.05), size=views.size // 2, mean=views.mean, std=views.std)
+
+    def _suits_channels_last(self) -> bool:
+        """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""
+        convolutions = [m for m in self.method.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
+        return self.config.channels_last and bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
 
     # ---- optimisation
 

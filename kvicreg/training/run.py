@@ -154,7 +154,7 @@ def _loggers(config: TrainConfig, folder: Path) -> list[Any]:
 def _opening_lines(config: TrainConfig, data: ImageData, method: nn.Module) -> str:
     c, h, w = data.shape
     size = sum(p.numel() for p in method.parameters())
-    kernel = f" with the {config.kernel} kernel" if config.method == "kernel-vicreg" else ""
+    kernel = f" with the {config.kernel} kernel" if config.uses_kernel else ""
     lines = [
         f"{config.method}{kernel} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
         f"{config.encoder}, {size:,} parameters; {config.epochs} epochs of batches of {config.batch_size}."

@@ -1,0 +1,50 @@
+"""BYOL: a predictor on top of the online network predicts a slow copy's embedding of the other view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from kvicreg.losses import BYOLLoss
+from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.target import Target, rising
+from kvicreg.models import Projector
+
+
+class BYOL(Method):
+    """loss(q1, q2, t1, t2) of the online network's predictions q and the target's embeddings t of both views.
+
+    Args:
+        target_momentum: at the start of training, 0.996 as published; it rises to 1 along half a cosine.
+        predictor_hidden: width of the predictor's hidden layer.
+        norm: the predictor's normalisation.
+    """
+
+    Loss: ClassVar[type[nn.Module]] = BYOLLoss
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        projector: nn.Module,
+        loss: nn.Module | None = None,
+        *,
+        target_momentum: float = 0.99,
+        predictor_hidden: int = 1024,
+        norm: str = "batch",
+    ) -> None:
+        super().__init__(encoder, projector, loss)
+        self.target_momentum = target_momentum
+        self.target = Target(encoder, projector)
+        width = int(projector.output_dim)  # type: ignore[arg-type]
+        self.predictor = Projector(width, predictor_hidden, width, 2, norm)
+
+    def step(self, views: Sequence[Tensor], step: int) -> StepResult:
+        z = [self.embed(view) for view in views]
+        loss = self.loss(*(self.predictor(each) for each in z), *(self.target(view) for view in views))
+        return StepResult(loss, {}, z[0].detach())
+
+    def after_step(self, step: int, total_steps: int) -> None:
+        momentum = rising(self.target_momentum, step, total_steps)
+        self.target.follow(self.encoder, self.projector, momentum=momentum)

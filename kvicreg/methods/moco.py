@@ -1,0 +1,49 @@
+"""MoCo v2: the key of a query, from a momentum encoder, is told among the keys of former batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from kvicreg.losses import InfoNCELoss
+from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.queue import Queue
+from kvicreg.methods.target import Target
+
+
+class MoCo(Method):
+    """InfoNCE of view 1 (query) and view 2 (key), against a queue.
+
+    The published shuffling of samples between GPUs hides batch statistics; training on several GPUs here synchronises
+    them over the global batch, where there is nothing to hide.
+
+    Args:
+        queue: keys kept.
+        target_momentum: of the key encoder: 0.999 as published, less for short training.
+    """
+
+    Loss = InfoNCELoss
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        projector: nn.Module,
+        loss: InfoNCELoss | None = None,
+        *,
+        queue: int = 4096,
+        target_momentum: float = 0.99,
+    ) -> None:
+        super().__init__(encoder, projector, loss)
+        self.target_momentum = target_momentum
+        self.target = Target(encoder, projector)
+        self.queue = Queue(queue, int(projector.output_dim))  # type: ignore[arg-type]
+
+    def step(self, views: Sequence[Tensor], step: int) -> StepResult:
+        queries, keys = self.embed(views[0]), self.target(views[1])
+        loss = self.loss(queries, keys, self.queue.entries.clone())  # the queue moves before the backward pass
+        self.queue.push(nn.functional.normalize(keys))
+        return StepResult(loss, {}, queries.detach())
+
+    def after_step(self, step: int, total_steps: int) -> None:
+        self.target.follow(self.encoder, self.projector, momentum=self.target_momentum)

@@ -1,0 +1,21 @@
+"""Methods that are no more than a loss of the two views' embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from kvicreg.methods.base import Method, StepResult
+
+
+class Siamese(Method):
+    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms."""
+
+    def step(self, views: Sequence[Tensor], step: int) -> StepResult:
+        z1, z2 = (self.embed(view) for view in views)
+        if not hasattr(self.loss, "terms"):
+            return StepResult(self.loss(z1, z2), {}, z1.detach())
+        terms = self.loss.terms(z1, z2)
+        logged = {name: value.detach() for name, value in terms._asdict().items() if name != "total"}
+        return StepResult(terms.total, logged, z1.detach())

@@ -1,0 +1,32 @@
+"""Supervised: cross-entropy with labels, the upper control under the same encoder, views and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from kvicreg.methods.base import Method, StepResult
+
+
+class Supervised(Method):
+    """Mean cross-entropy of both views by one linear layer on the encoder's features; it has no projector.
+
+    Args:
+        classes: how many.
+    """
+
+    Loss = nn.CrossEntropyLoss
+
+    def __init__(
+        self, encoder: nn.Module, projector: nn.Module, loss: nn.Module | None = None, *, classes: int = 10
+    ) -> None:
+        super().__init__(encoder, nn.Identity(), loss)
+        self.classifier = nn.Linear(int(encoder.feature_dim), classes)  # type: ignore[arg-type]
+
+    def forward(self, views: Sequence[Tensor], step: int, labels: Tensor | None = None) -> StepResult:
+        if labels is None:
+            raise ValueError("the supervised control needs labels, and these images have none")
+        features = [self.encoder(view) for view in views]
+        losses = [self.loss(self.classifier(each), labels) for each in features]
+        return StepResult(sum(losses[1:], losses[0]) / len(losses), {}, features[0].detach())
