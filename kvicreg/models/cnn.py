@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from kvicreg.models.norm import norm2d
+from kvicreg.models.norm import norm2d, scaled
 
 
 class SmallCNN(nn.Module):
@@ -15,14 +15,14 @@ class SmallCNN(nn.Module):
 
     Args:
         in_channels: channels of the images.
-        width: factor on every layer's channels.
+        width: factor on every layer's channels, rounded to multiples of 8.
         pool: 1 averages over the whole image; 2 keeps its quarters apart, which tells where things are.
         norm: "batch", or "group" for an encoder without batch statistics.
     """
 
     def __init__(self, in_channels: int = 1, width: float = 1.0, pool: int = 2, norm: str = "batch") -> None:
         super().__init__()
-        channels = [max(1, round(c * width)) for c in (32, 64, 128, 128)]
+        channels = [scaled(c, width) for c in (32, 64, 128, 128)]
         self.feature_dim = channels[-1] * pool * pool
         layers: list[nn.Module] = []
         for i, (inputs, outputs) in enumerate(zip([in_channels, *channels], channels, strict=False)):

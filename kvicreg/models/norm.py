@@ -1,4 +1,4 @@
-"""Normalisation layers by name: "batch" as published, "group" where no statistic may cross samples."""
+"""Layers' widths, and normalisation by name: "batch" as published, "group" where no statistic may cross samples."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def norm2d(norm: str, channels: int) -> nn.Module:
 def norm1d(norm: str, channels: int) -> nn.Module:
     """BatchNorm1d, or LayerNorm: vectors (b, channels)."""
     return nn.BatchNorm1d(channels) if _is_batch(norm) else nn.LayerNorm(channels)
+
+
+def scaled(channels: int, width: float) -> int:
+    """channels * width, rounded to a multiple of 8 as convolutions like it."""
+    return max(8, 8 * round(channels * width / 8))
 
 
 def _is_batch(norm: str) -> bool:

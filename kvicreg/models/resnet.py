@@ -7,7 +7,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from kvicreg.models.norm import norm2d
+from kvicreg.models.norm import norm2d, scaled
 
 Stem = Literal["imagenet", "small"]
 
@@ -39,7 +39,7 @@ class ResNet18(nn.Module):
 
     Args:
         in_channels: channels of the images.
-        width: factor on every layer's channels (64, 128, 256, 512); 0.25 makes a narrow one.
+        width: factor on every layer's channels (64, 128, 256, 512), rounded to multiples of 8; 0.25 is narrow.
         stem: "imagenet" is a 7x7 convolution of stride 2 and a max-pool; "small" is a 3x3 convolution of
             stride 1, for images of about 64 pixels or less.
         norm: "batch", or "group" for an encoder without batch statistics.
@@ -49,7 +49,7 @@ class ResNet18(nn.Module):
         super().__init__()
         if stem not in ("imagenet", "small"):
             raise ValueError(f"stem must be 'imagenet' or 'small', got {stem!r}")
-        widths = [max(1, round(c * width)) for c in (64, 128, 256, 512)]
+        widths = [scaled(c, width) for c in (64, 128, 256, 512)]
         self.feature_dim = widths[-1]
         kernel, stride = (7, 2) if stem == "imagenet" else (3, 1)
         self.conv1 = nn.Conv2d(in_channels, widths[0], kernel, stride, kernel // 2, bias=False)

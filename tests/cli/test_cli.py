@@ -1,0 +1,145 @@
+"""The command line answers every mistake with a sentence and the right exit code, never with a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from kvicreg import __version__
+from kvicreg.cli import COMMANDS, main
+
+GROUPS = sorted({name.split()[0] for name in COMMANDS if " " in name})
+
+
+@pytest.fixture
+def tell(capsys):
+    """Run a command line; give back exit code and everything it said."""
+
+    def run(*argv: str) -> tuple[int, str]:
+        code = main(argv)
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        return code, " ".join((said.out + said.err).replace("│", " ").split())
+
+    return run
+
+
+def test_help_and_version(tell):
+    code, said = tell("--help")
+    assert code == 0
+    assert all(name in said for name in COMMANDS)
+    assert tell("--version") == (0, f"kvicreg {__version__}")
+    assert tell()[0] == 0
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example(tell, name):
+    code, said = tell(*name.split(), "--help")
+    assert code == 0
+    assert f"kvicreg {name}" in said.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_groups_list_their_commands(tell, group):
+    code, said = tell(group, "--help")
+    assert code == 0
+    assert all(name in said for name in COMMANDS if name.startswith(f"{group} "))
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["trian"], "no command 'trian'; did you mean 'train'?"),
+        (["data", "gett"], "kvicreg data: no command 'gett'; did you mean 'get'?"),
+        (["train", "--kernl", "rbf"], "--kernel"),
+        (["train", "--epochs", "many"], "--epochs"),
+        (["train", "--epochs", "0"], "epochs must be positive"),
+        (["train", "--optimizer", "adamm"], "adamw"),
+        (["train", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
+        (["embed"], "required"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
+    code, said = tell(*argv)
+    assert code == 2
+    assert sentence in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["train", "--data", "{tmp}/nowhere"], "neither a data set's name nor a folder"),
+        (["train", "--data", "mnits"], "did you mean 'mnist'"),
+        (["train", "--data", "{tmp}/empty"], "empty"),
+        (["train", "--kernel", "rfb", "--out", "{tmp}/r"], "did you mean 'rbf'"),
+        (["train", "--config", "paper-mnist-rbff"], "did you mean 'paper-mnist-rbf'"),
+        (["train", "--config", "{tmp}/bad.yaml"], "did you mean 'epochs'"),
+        (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
+        (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
+        (["train", "--view", "blurr", "1", "--out", "{tmp}/r"], "did you mean 'blur'"),
+        (["train", "--encoder", "resnet81", "--out", "{tmp}/r"], "did you mean 'resnet18'"),
+        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "there are no weights"),
+        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json"),
+    ],
+)
+def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bad.yaml").write_text("epocs: 3\n")
+    code, said = tell(*(word.format(tmp=tmp_path) for word in argv))
+    assert code == 1
+    assert sentence in said
+    assert not (tmp_path / "r").exists()
+
+
+def test_dry_run_prints_the_resolved_config_and_an_estimate_and_writes_nothing(tell, tmp_path):
+    code, said = tell(
+        "train", "--dry-run", "--out", f"{tmp_path}/r", "--width", "0.25", "--batch-size", "64", "--kernel", "rq"
+    )  # fmt: skip
+    assert code == 0
+    assert "kernel: rq" in said
+    assert "image_size: 28" in said
+    assert "GB of main memory" in said
+    assert not (tmp_path / "r").exists()
+
+
+def test_flags_go_on_top_of_a_recipe(tell, tmp_path):
+    (tmp_path / "recipe.yaml").write_text("kernel: rq\nwidth: 0.25\nbatch_size: 64\nepochs: 7\n")
+    code, said = tell("train", "--config", f"{tmp_path}/recipe.yaml", "--epochs", "3", "--dry-run")
+    assert code == 0
+    assert "kernel: rq" in said
+    assert "epochs: 3" in said
+
+
+def test_training_then_embedding_from_the_command_line(tell, tmp_path):
+    run, out = str(tmp_path / "first"), str(tmp_path / "e.npz")
+    small = ["--width", "0.25", "--batch-size", "64", "--max-steps", "3", "--probe-images", "50"]
+    code, said = tell("train", "--data", "mnist-small", "--kernel", "laplacian", "--epochs", "1", "--out", run, *small)
+    assert code == 0
+    assert f"Run folder: {run}" in said
+    code, said = tell("train", "--out", run, *small)
+    assert code == 1
+    assert "--overwrite" in said
+    code, said = tell("embed", run, "mnist-small", "--split", "test", "--out", out)
+    assert (code, said) == (0, f"2,000 embeddings of width 128: {out}")
+
+
+@pytest.mark.slow
+def test_ctrl_c_exits_with_130_and_says_how_to_continue(tmp_path):
+    command = [sys.executable, "-m", "kvicreg", "train", "--epochs", "50", "--out", f"{tmp_path}/r", "--width", "0.25"]
+    process = subprocess.Popen(
+        [*command, "--batch-size", "256", "--probe-images", "0", "--checkpoint-steps", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    while not (tmp_path / "r" / "checkpoints" / "last.ckpt").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=120)
+    assert process.returncode == 130, errors
+    assert f"kvicreg train --resume {tmp_path}/r" in out
+    assert "Traceback" not in out + errors

@@ -1,0 +1,203 @@
+"""A run leaves the folder it promises, the record is true, and labels and probes never touch the encoder."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+
+import lightning.pytorch as pl
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import kvicreg
+from kvicreg.data import ArrayData, Views, batches, view_config
+from kvicreg.methods import KernelVICReg
+from kvicreg.models import Projector, load_encoder
+from kvicreg.training import SelfSupervised, TrainConfig, load_config, train
+from kvicreg.training.build import build_kernel, build_loss, build_method
+from kvicreg.training.record import COLUMNS
+
+
+def weights(folder) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in load_encoder(folder).encoder.parameters()])
+
+
+def test_a_run_leaves_a_complete_folder(tiny_config, tiny_data):
+    folder = train(tiny_config, data=tiny_data, quiet=True)
+    names = {p.name for p in folder.iterdir()}
+    assert names == {
+        "config.yaml", "metrics.csv", "spectrum.npz", "checkpoints", "encoder.safetensors", "encoder.json",
+        "projector.safetensors", "tensorboard",
+    }  # fmt: skip
+    assert {p.name for p in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+    assert any((folder / "tensorboard").iterdir())
+    rows = list(csv.DictReader((folder / "metrics.csv").open()))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    assert [row["step"] for row in rows] == ["3", "6"]
+    assert all(float(row[c]) == float(row[c]) for row in rows for c in COLUMNS if c != "warning")
+    spectra = np.load(folder / "spectrum.npz")
+    assert spectra["epochs"].tolist() == [1, 2]
+    assert spectra["eigenvalues"].shape[0] == 2
+    assert (np.diff(spectra["eigenvalues"], axis=1) <= 1e-7).all()
+    config = load_config(folder / "config.yaml")
+    assert config.image_size == 16
+    assert config.variance_weight is not None
+    assert config.view["rotation"] == 15
+    features = load_encoder(folder)(torch.zeros(2, 1, 16, 16))
+    assert features.shape == (2, load_encoder(folder).feature_dim)
+
+
+def test_a_checkpoint_loads_without_pickle(tiny_config, tiny_data):
+    folder = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+def test_the_same_config_gives_the_same_weights_and_another_seed_others(tiny_config, tiny_data, tmp_path):
+    one, two, other = (
+        train(replace(tiny_config, out=str(tmp_path / name), seed=seed), data=tiny_data, quiet=True)
+        for name, seed in (("1", 0), ("2", 0), ("3", 1))
+    )
+    assert weights(one).equal(weights(two))
+    assert not weights(one).equal(weights(other))
+
+
+def test_labels_and_probes_never_touch_the_encoder(tiny_config, tiny_data, tmp_path):
+    unlabelled = ArrayData(tiny_data.images, name="squares")
+    one = train(replace(tiny_config, out=str(tmp_path / "1")), data=tiny_data, quiet=True)
+    two = train(replace(tiny_config, out=str(tmp_path / "2")), data=unlabelled, quiet=True)
+    assert weights(one).equal(weights(two))
+
+
+def test_an_existing_run_is_neither_overwritten_nor_mixed_with(tiny_config, tiny_data, tmp_path):
+    folder = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    before = (folder / "metrics.csv").read_bytes()
+    with pytest.raises(FileExistsError, match="--resume .*--overwrite"):
+        train(tiny_config, data=tiny_data, quiet=True)
+    assert (folder / "metrics.csv").read_bytes() == before
+    train(tiny_config, data=tiny_data, quiet=True, overwrite=True)
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 3
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "dear.txt").touch()
+    with pytest.raises(FileExistsError, match="not a run folder"):
+        train(replace(tiny_config, out=str(tmp_path / "photos")), data=tiny_data, quiet=True, overwrite=True)
+    assert (tmp_path / "photos" / "dear.txt").exists()
+
+
+def test_resuming_a_finished_run_changes_nothing(tiny_config, tiny_data):
+    folder = train(tiny_config, data=tiny_data, quiet=True)
+    before = weights(folder)
+    train(load_config(folder / "config.yaml"), data=tiny_data, quiet=True, resume=True)
+    assert weights(folder).equal(before)
+    assert len((folder / "metrics.csv").read_text().splitlines()) == 3
+
+
+def test_init_starts_from_given_weights(tiny_config, tiny_data, tmp_path):
+    first = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    config = replace(tiny_config, init=str(first), image_size=16, channels=1, seed=9)
+    torch.testing.assert_close(
+        torch.cat([p.flatten() for p in build_method(config).encoder.parameters()]), weights(first)
+    )
+    with pytest.raises(ValueError, match="does not fit the encoder"):
+        build_method(replace(config, width=0.5))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoint(tiny_config, tiny_data):
+    class Poison(pl.Callback):
+        def on_train_epoch_start(self, trainer, module):
+            if trainer.current_epoch == 1:
+                module.method.projector[0].weight.data.fill_(float("nan"))
+
+    with pytest.raises(ValueError, match="learning.rate"):
+        train(tiny_config, data=tiny_data, quiet=True, callbacks=[Poison()])
+    state = torch.load(f"{tiny_config.out}/checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    assert all(v.isfinite().all() for v in state.values())
+
+
+def test_accumulated_steps_average_the_gradients_of_their_batches(tiny_config, tiny_data, tmp_path):
+    settings = {"optimizer": "sgd", "momentum": 0.0, "norm": "group", "epochs": 1, "warmup_epochs": 0.0}
+    config = replace(tiny_config, **settings, accumulate=3)
+    folder = train(config, data=tiny_data, quiet=True)
+    # by hand: one step along the mean gradient of the epoch's three batches
+    method = build_method(replace(config, image_size=16, channels=1))
+    views = Views.of(tiny_data, view_config("digits"))
+    for images, samples, _ in batches(tiny_data, 32, seed=0, epoch=0):
+        two = [views(images, samples, seed=0, epoch=0, view=v) for v in (0, 1)]
+        (method(two, 0).loss / 3).backward()
+    for p in method.parameters():
+        p.data -= config.learning_rate * p.grad
+    expected = torch.cat([p.flatten() for p in method.encoder.parameters()])
+    torch.testing.assert_close(weights(folder), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_clipped_to_the_norm_asked_for(tiny_config, tiny_data):
+    norms = []
+
+    class Watch(pl.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer):
+            norms.append(torch.stack([p.grad.norm() for p in module.method.parameters()]).norm().item())
+
+    train(replace(tiny_config, clip=0.01, epochs=1), data=tiny_data, quiet=True, callbacks=[Watch()])
+    # Lightning clips after this hook: look at the raw norms, then at what Adam was given
+    state = torch.load(f"{tiny_config.out}/checkpoints/last.ckpt", weights_only=True)["optimizer_states"][0]["state"]
+    first_moment = torch.cat([s["exp_avg"].flatten() for s in state.values()]).norm()
+    assert min(norms) > 0.01
+    assert first_moment <= 0.01
+
+
+def test_a_kernel_option_the_kernel_does_not_have_is_an_error():
+    assert build_kernel(TrainConfig(kernel="rq", alpha=2.0)).alpha == 2.0
+    with pytest.raises(ValueError, match="the rbf kernel has no degree"):
+        build_kernel(TrainConfig(kernel="rbf", degree=3))
+    with pytest.raises(ValueError, match="can't go with a fixed gamma"):
+        build_kernel(TrainConfig(gamma=1.0, bandwidth_momentum=0.9))
+
+
+def test_flags_reach_the_loss():
+    loss = build_loss(TrainConfig(kernel="laplacian", parametrization="paper", covariance_weight=7.0, threshold=0.5))
+    assert type(loss.kernel).__name__ == "Laplacian"
+    assert (loss.parametrization, loss.covariance_weight, loss.threshold) == ("paper", 7.0, 0.5)
+    assert build_loss(TrainConfig(method="vicreg", convention="paper")).convention == "paper"
+    assert build_loss(TrainConfig(approximation="nystrom", components=9)).approximation.landmarks == 9
+    assert build_loss(TrainConfig(approximation="random-fourier", components=10)).approximation.count == 10
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "vicreg"},
+        {"encoder": "resnet18", "width": 0.05},
+        {"kernel": "linear", "precision": "bf16-mixed"},
+        {"approximation": "nystrom", "components": 8},
+        {"approximation": "random-fourier", "components": 16},
+        {"optimizer": "lars", "channels_last": False, "deterministic": True},
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
+)
+def test_variants_train(tiny_config, tiny_data, changes):
+    folder = train(replace(tiny_config, epochs=1, **changes), data=tiny_data, quiet=True)
+    assert torch.isfinite(weights(folder)).all()
+
+
+def test_somebodys_encoder_and_loader_train_under_their_own_trainer():
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 8))
+    encoder.feature_dim = 8
+    module = SelfSupervised(
+        KernelVICReg(encoder, Projector(8, 16, 16)), TrainConfig(epochs=1, channels_last=False, warmup_epochs=0)
+    )
+    before = encoder[1].weight.clone()
+    pairs = TensorDataset(torch.randn(48, 1, 8, 8), torch.randn(48, 1, 8, 8))
+    trainer = pl.Trainer(
+        max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False, accelerator="cpu"
+    )
+    trainer.fit(module, DataLoader(pairs, batch_size=16))
+    assert trainer.global_step == 3
+    assert not encoder[1].weight.equal(before)
+
+
+def test_the_package_offers_train_and_load_encoder():
+    assert kvicreg.train is train
+    assert kvicreg.load_encoder is load_encoder
