@@ -64,7 +64,7 @@ def _features(encoder: PretrainedEncoder, data: ImageData, batch_size: int, work
     """Features of every readable image, in order; an unreadable file has no row."""
     start = 0
     with torch.no_grad():
-        for images, samples, _ in in_order(data, batch_size, workers=0 if data.in_memory else workers):
+        for images, samples, _ in in_order(data, batch_size, workers=workers):
             wanted = torch.arange(start, start + len(samples))
             start += len(samples)
             kept = samples == wanted  # the data set puts a neighbour in place of a file it can't read

@@ -151,7 +151,7 @@ class _Batches:
             start=start,
             rank=module.trainer.global_rank,
             world_size=module.trainer.world_size,
-            workers=0 if module.data.in_memory else config.workers,
+            workers=config.workers,
         )
 
     # Lightning asks a loader that can be resumed for its state; ours has none beside `batches_done`
