@@ -172,7 +172,8 @@ def _tell_unreadable(data: ImageData, folder: Path, console: Console) -> None:
         names = [str(path) for path in data.unreadable]
         write_atomically(folder / "unreadable.txt", ("\n".join(names) + "\n").encode())
         shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        console.print(f"{len(names)} files could not be read ({shown}); listed in {folder / 'unreadable.txt'}.")
+        what = "1 file" if len(names) == 1 else f"{len(names):,} files"
+        console.print(f"{what} could not be read ({shown}): see {folder / 'unreadable.txt'}", soft_wrap=True)
 
 
 def _calm_lightning() -> None:
