@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import nn
 
@@ -60,15 +60,7 @@ def train(
     # the model: encoder, projector, loss
     method = build_method(config, encoder)
     module = SelfSupervised(method, config, data=data, views=views)
-
-    # the run folder; processes that Lightning starts beside the first find it there
     folder = config.folder
-    first = int(os.environ.get("LOCAL_RANK", 0)) == 0 and int(os.environ.get("NODE_RANK", 0)) == 0
-    if first:
-        _open_folder(folder, resume=resume, overwrite=overwrite)
-        if not resume:
-            write_atomically(folder / "config.yaml", dump_config(config).encode())
-        console.print(_opening_lines(config, data, method), highlight=False, soft_wrap=True)
 
     # what is measured, shown and kept, in this order at the end of every epoch
     fixed = FixedImages(data, views, count=config.spectrum_images, probe_count=config.probe_images, seed=config.seed)
@@ -76,30 +68,39 @@ def train(
     progress = ProgressLines(record, console)
     checkpoints = Checkpoints(folder, record, steps=config.checkpoint_steps, minutes=config.checkpoint_minutes)
 
-    trainer = pl.Trainer(
-        max_epochs=config.epochs,
-        max_steps=config.max_steps or -1,
-        accelerator=config.accelerator,
-        devices=config.devices,
-        num_nodes=config.nodes,
-        strategy=config.strategy,
-        precision=config.precision,
-        accumulate_grad_batches=config.accumulate,
-        gradient_clip_val=config.clip,
-        deterministic=config.deterministic,
-        sync_batchnorm=torch.cuda.is_available() and config.devices * config.nodes > 1,
-        use_distributed_sampler=False,  # data.batches gives every process its slice
-        callbacks=[record, progress, checkpoints, *callbacks],
-        plugins=[AtomicCheckpointIO()],
-        logger=_loggers(config, folder),
-        default_root_dir=folder,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    last = folder / "checkpoints" / "last.ckpt"
     try:
+        trainer = pl.Trainer(
+            max_epochs=config.epochs,
+            max_steps=config.max_steps or -1,
+            accelerator=config.accelerator,
+            devices=config.devices,
+            num_nodes=config.nodes,
+            strategy=config.strategy,
+            precision=config.precision,
+            accumulate_grad_batches=config.accumulate,
+            gradient_clip_val=config.clip,
+            deterministic=config.deterministic,
+            sync_batchnorm=torch.cuda.is_available() and config.devices * config.nodes > 1,
+            use_distributed_sampler=False,  # data.batches gives every process its slice
+            callbacks=[record, progress, checkpoints, *callbacks],
+            plugins=[AtomicCheckpointIO()],
+            logger=_loggers(config, folder),
+            default_root_dir=folder,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+
+        # nothing has been written so far
+        if trainer.is_global_zero:
+            _open_folder(folder, resume=resume, overwrite=overwrite)
+            if not resume:
+                write_atomically(folder / "config.yaml", dump_config(config).encode())
+            console.print(_opening_lines(config, data, method), highlight=False, soft_wrap=True)
+        last = folder / "checkpoints" / "last.ckpt"
         trainer.fit(module, ckpt_path=last if resume and last.is_file() else None)
+    except MisconfigurationException as error:  # such as an accelerator that is not there
+        raise ValueError(" ".join(str(error).split())) from error
     except SystemExit as stop:  # Lightning's answer to ctrl-C
         if not isinstance(stop.__context__, KeyboardInterrupt):
             raise

@@ -84,6 +84,8 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--view", "blurr", "1", "--out", "{tmp}/r"], "did you mean 'blur'"),
         (["train", "--encoder", "resnet81", "--out", "{tmp}/r"], "did you mean 'resnet18'"),
         (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "there are no weights"),
+        (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
+        (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
         (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json"),
     ],
 )
