@@ -6,7 +6,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kvicreg.training.record import Record
 
@@ -25,23 +25,22 @@ class ProgressLines(pl.Callback):
         if trainer.is_global_zero and self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("epoch {task.fields[epoch]}"),
-                BarColumn(bar_width=20),
-                MofNCompleteColumn(),
+                BarColumn(bar_width=8),
                 TextColumn("{task.fields[state]}"),
-                TimeRemainingColumn(),
+                TimeRemainingColumn(compact=True),
                 console=self.console,
                 refresh_per_second=2,
                 transient=True,
             )
             total = module.config.epochs * module.batches_per_epoch
-            self.task = self.bar.add_task("", total=total, completed=module.batches_done, epoch="1", state="")
+            self.task = self.bar.add_task("", total=total, completed=module.batches_done, epoch="", state="")
             self.bar.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         if self.bar is not None:
             done = module.batches_done
-            epoch = str(1 + (done - 1) // module.batches_per_epoch)
-            self.bar.update(self.task, completed=done, epoch=epoch, state=describe(self.record.live))
+            epoch = f"{1 + (done - 1) // module.batches_per_epoch}/{module.config.epochs}"
+            self.bar.update(self.task, completed=done, epoch=epoch, state=abridge(self.record.live))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         if not trainer.is_global_zero:
@@ -61,6 +60,15 @@ class ProgressLines(pl.Callback):
 
     def on_exception(self, *_: Any) -> None:
         self.on_train_end()
+
+
+def abridge(values: dict[str, float]) -> str:
+    """What fits beside a bar in 80 columns."""
+    if not values:
+        return ""
+    short = {"invariance": "inv", "variance": "var", "covariance": "cov"}
+    parts = [f"{short[name]} {values[name]:.3g}" for name in short if name in values] or [f"loss {values['loss']:.3g}"]
+    return " ".join([*parts, f"rank {values['effective_rank']:.0f}", f"{values['images_per_second']:,.0f}/s"])
 
 
 def describe(values: dict[str, Any]) -> str:
