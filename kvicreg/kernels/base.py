@@ -118,7 +118,7 @@ class Kernel(nn.Module):
 
 
 class StationaryKernel(Kernel):
-    """A kernel of the distance alone, ``k = profile(gamma * distance)`` with ``profile(0) = 1``.
+    """A kernel of the distance alone, ``k = profile(-gamma * distance)`` with ``profile(0) = 1``.
 
     Args:
         gamma: the scale: a positive number, "median", "smoothed" (the median, averaged over steps), or a
@@ -137,8 +137,8 @@ class StationaryKernel(Kernel):
         """The distance in the formula, without gamma."""
         return pairs.squared_distance
 
-    def profile(self, scaled_distance: Tensor) -> Tensor:
-        """The kernel's value at ``gamma * distance``."""
+    def profile(self, exponent: Tensor) -> Tensor:
+        """The kernel's value at ``-gamma * distance``, which is at most 0."""
         raise NotImplementedError
 
     def with_gamma(self, gamma: float | Tensor) -> StationaryKernel:
@@ -166,7 +166,7 @@ class StationaryKernel(Kernel):
 
     def evaluate(self, pairs: Pairs) -> Tensor:
         distance = self.distance(pairs)
-        return self.profile(distance if isinstance(pairs, SamePoints) else distance * self._scale())
+        return self.profile(distance if isinstance(pairs, SamePoints) else distance * -self._scale())
 
     @property
     def bound(self) -> float:

@@ -42,8 +42,8 @@ class Laplacian(StationaryKernel):
     def distance(self, pairs: Pairs) -> Tensor:
         return pairs.distance if self.norm == 2 else pairs.l1_distance
 
-    def profile(self, scaled_distance: Tensor) -> Tensor:
-        return torch.exp(-scaled_distance)
+    def profile(self, exponent: Tensor) -> Tensor:
+        return torch.exp(exponent)
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())

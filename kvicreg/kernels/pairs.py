@@ -117,7 +117,7 @@ class _SelfDistances(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        product: Tensor = _laplacian_of(grad) @ x
+        product: Tensor = _laplacian_of(grad).mul_(2) @ x
         return product
 
 
@@ -138,15 +138,20 @@ class _TwoViewDistances(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, matched_grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        pull = (x[0] - x[1]).mul_((2 * matched_grad).unsqueeze(-1))
-        pulls, laplacian = torch.stack([pull, -pull]), _laplacian_of(grad)
-        return pulls.baddbmm_(laplacian, x) if is_concrete(x) else pulls + laplacian @ x
+        x: Tensor = ctx.saved_tensors[0]
+        twice, laplacian = (2 * matched_grad).unsqueeze(-1), _laplacian_of(grad)
+        if not is_concrete(x):
+            pull = (x[0] - x[1]) * twice
+            return torch.stack([pull, -pull]) + 2 * (laplacian @ x)
+        pulls = torch.empty_like(x)
+        torch.sub(x[0], x[1], out=pulls[0]).mul_(twice)
+        torch.neg(pulls[0], out=pulls[1])
+        return pulls.baddbmm_(laplacian, x, alpha=2)
 
 
 def _laplacian_of(grad: Tensor) -> Tensor:
-    """``2 (diag(S 1) - S)`` with ``S = G + G^T``: what turns a gradient of squared distances into one of points."""
-    negative = torch.add(grad, grad.mT).mul_(-2)
+    """``diag(S 1) - S`` with ``S = G + G^T``: half of what turns a gradient of squared distances into one of points."""
+    negative = -grad - grad.mT
     negative.diagonal(dim1=-2, dim2=-1).sub_(negative.sum(-1))
     return negative
 

@@ -37,10 +37,10 @@ class RationalQuadratic(StationaryKernel):
             raise ValueError(f"alpha must be positive and finite, got {alpha}")
         self.alpha = float(alpha)
 
-    def profile(self, scaled_distance: Tensor) -> Tensor:
+    def profile(self, exponent: Tensor) -> Tensor:
         if self.alpha == 1:
-            return (1 + scaled_distance).reciprocal()
-        return torch.exp(torch.log1p(scaled_distance / self.alpha) * -self.alpha)
+            return (1 - exponent).reciprocal()
+        return torch.exp(torch.log1p(exponent / -self.alpha) * -self.alpha)
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         scaled = self.distance(pairs) * self._scale()

@@ -26,8 +26,8 @@ class RBF(StationaryKernel):
                 [0.3679, 1.0000]])
     """
 
-    def profile(self, scaled_distance: Tensor) -> Tensor:
-        return torch.exp(-scaled_distance)
+    def profile(self, exponent: Tensor) -> Tensor:
+        return torch.exp(exponent)
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())

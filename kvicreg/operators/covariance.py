@@ -121,7 +121,7 @@ class CovarianceOperator:
 
 
 class _Centre(torch.autograd.Function):
-    """``H K H``, and ``H G H`` for its gradient, by means instead of products."""
+    """``H K H`` of symmetric K, and ``H G H`` for its symmetric gradient, by means instead of products."""
 
     generate_vmap_rule = True
 
@@ -139,9 +139,9 @@ class _Centre(torch.autograd.Function):
 
 
 def _double_centred(matrix: Tensor) -> Tensor:
-    rows = matrix.mean(dim=-1, keepdim=True)
-    columns = matrix.mean(dim=-2, keepdim=True)
-    return (matrix - (rows - rows.mean(dim=-2, keepdim=True))).sub_(columns)
+    mean = matrix.mean(dim=-1, keepdim=True)
+    shift = mean - mean.mean(dim=-2, keepdim=True) / 2
+    return (matrix - shift).sub_(shift.mT)
 
 
 class _Norms(torch.autograd.Function):

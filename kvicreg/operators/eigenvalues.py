@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from threading import Barrier
 from typing import Any
 
@@ -21,8 +21,10 @@ from kvicreg.kernels.pairs import is_concrete
 
 __all__ = ["eigenvalues"]
 
-SIDE_BY_SIDE_FROM = 384
-"""Matrices at least this large are decomposed one per thread on a CPU: LAPACK alone uses several threads poorly."""
+WORKERS_FROM = 128
+"""Matrices at least this large are decomposed by worker threads on a CPU, one each, side by side."""
+THREADS_FROM = 2048
+"""Below this a decomposition is faster on one thread than on several: LAPACK spends the gain on waiting."""
 
 
 def eigenvalues(matrix: Tensor) -> Tensor:
@@ -65,12 +67,15 @@ def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
         values, basis = _decompose(matrix.cpu(), vectors=vectors)
         return values.to(matrix.device), basis.to(matrix.device)
     try:
-        parts = matrix.shape[0] if matrix.dim() == 3 else 1
         threads = torch.get_num_threads()
-        if matrix.device.type == "cpu" and parts > 1 and threads > 1 and matrix.shape[-1] >= SIDE_BY_SIDE_FROM:
-            pool = _pool(os.getpid(), min(parts, threads), threads)
-            solved = list(pool.map(lambda m: _solve(m, vectors=vectors), matrix.detach()))
-            return torch.stack([s[0] for s in solved]), torch.stack([s[1] for s in solved])
+        if matrix.device.type == "cpu" and threads > 1 and matrix.shape[-1] >= WORKERS_FROM:
+            parts = matrix.detach().flatten(0, -3) if matrix.dim() > 2 else matrix.detach().unsqueeze(0)
+            workers = min(len(parts), threads)
+            each = threads // workers if matrix.shape[-1] >= THREADS_FROM else 1
+            solved = list(_pool(os.getpid(), workers, each).map(partial(_solve, vectors=vectors), parts))
+            values = torch.stack([value for value, _ in solved]).reshape(matrix.shape[:-1])
+            # LAPACK leaves eigenvectors column by column: kept so, they are copied as they lie
+            return values, torch.stack([basis.mT for _, basis in solved]).reshape(matrix.shape).mT
         return _solve(matrix, vectors=vectors)
     except torch.linalg.LinAlgError:
         _say_once("an eigendecomposition did not converge; it was repeated in float64")
@@ -85,17 +90,21 @@ def _solve(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
     return torch.linalg.eigvalsh(matrix), matrix
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _pool(process: int, workers: int, threads: int) -> ThreadPoolExecutor:
-    """Workers that share the process's threads among them; a forked process makes its own."""
-    pool = ThreadPoolExecutor(
-        workers, "kvicreg-eigh", initializer=torch.set_num_threads, initargs=(threads // workers,)
-    )
+    """Workers of so many threads each; a forked process makes its own."""
+    default = torch.get_num_threads()
     everyone = Barrier(workers + 1)
+
+    def start() -> None:
+        torch.get_num_threads()  # a thread takes the default when it is first asked: before it is given its own
+        torch.set_num_threads(threads)
+
+    pool = ThreadPoolExecutor(workers, "kvicreg-eigh", initializer=start)
     for _ in range(workers):
         pool.submit(everyone.wait)
-    everyone.wait()  # each worker has started and set its threads
-    torch.set_num_threads(threads)  # the setting above is a thread's own, but also the default of later threads
+    everyone.wait()
+    torch.set_num_threads(default)  # the setting of a thread is also the default of later ones: put it back
     return pool
 
 

@@ -40,7 +40,7 @@ def test_gradient_of_part_of_the_spectrum():
 def test_side_by_side_is_the_same(monkeypatch):
     matrix = symmetric(3, 7)
     expected = np.linalg.eigvalsh(matrix.numpy())
-    monkeypatch.setattr(module, "SIDE_BY_SIDE_FROM", 2)
+    monkeypatch.setattr(module, "WORKERS_FROM", 2)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
