@@ -69,7 +69,7 @@ def barlow_twins_terms(
     """`BarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
     z = stack_views((z1, z2))
     with full_precision(z):
-        return _of_coordinates(z, Shard.of(z, gather=gather), weight, eps)
+        return _of_coordinates(_Moments(z, Shard.of(z, gather=gather)), weight, eps)
 
 
 class KernelBarlowTwinsLoss(nn.Module):
@@ -166,13 +166,11 @@ def kernel_barlow_twins_terms(
         if features is None:
             assert approximation is not None
             features = approximation.features(z, kernel, shard)
+        moments = _Moments(features, shard)
         if basis == "coordinates":
-            return _of_coordinates(features, shard, weight, eps)
-        centred = features - shard.sum(features.sum(1, keepdim=True)) / shard.total
-        variances = shard.sum(centred.square().sum((1, 2))) / shard.total
-        trace = shard.sum((centred[0] * centred[1]).sum()) / shard.total
+            return _of_coordinates(moments, weight, eps)
         r = min(shard.total - 1, features.shape[-1], kernel.rank(p))
-        return _free(trace, _squared_cross_norm(centred, shard), variances, r, weight, eps)
+        return _free(moments.products().sum(), moments.squared_norm(), moments.variances().sum(-1), r, weight, eps)
 
 
 def _of_grams(z: Tensor, kernel: Kernel, weight: float, eps: float) -> BarlowTerms:
@@ -197,22 +195,53 @@ def _free(trace: Tensor, norm: Tensor, variances: Tensor, r: float, weight: floa
     return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
 
 
-def _of_coordinates(features: Tensor, shard: Shard, weight: float, eps: float) -> BarlowTerms:
-    """Barlow Twins on the coordinates of this process's rows ``(2, b, D)``."""
-    if shard.total < 2:
-        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
-    centred = features - shard.sum(features.sum(1, keepdim=True)) / shard.total
-    u = centred * (shard.sum(centred.square().sum(1, keepdim=True)) / shard.total + eps).rsqrt()
-    diagonal = shard.sum((u[0] * u[1]).sum(0)) / shard.total
+def _of_coordinates(moments: _Moments, weight: float, eps: float) -> BarlowTerms:
+    """Barlow Twins on the coordinates of features."""
+    inverse = (moments.variances() + eps).rsqrt()
+    diagonal = moments.products() * inverse[0] * inverse[1]
     invariance = (1 - diagonal).square().sum()
-    redundancy = (_squared_cross_norm(u, shard) - diagonal.square().sum()).clamp_min(0)
+    redundancy = (moments.squared_norm(inverse) - diagonal.square().sum()).clamp_min(0)
     return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
 
 
-def _squared_cross_norm(features: Tensor, shard: Shard) -> Tensor:
-    """``|mean_i x_i x'_i^T|_F^2`` of features ``(2, b, D)``, on whichever side is smaller."""
-    if features.shape[-1] < shard.total:
-        return (shard.sum(features[0].mT @ features[1]) / shard.total).square().sum()
-    whole = shard.gather(features)
-    grams = whole @ whole.mT
-    return (grams[0] * grams[1]).sum() / shard.total**2
+class _Moments:
+    """Second moments of features ``(2, b, D)`` about their means over the global batch.
+
+    Every sum over the processes is of a function of this process's rows alone, never of another such sum: the backward
+    passes of sums within sums would miss what the other processes' rows owe to the inner one. Where D is no smaller
+    than the batch everything is gathered instead.
+    """
+
+    def __init__(self, features: Tensor, shard: Shard) -> None:
+        if shard.total < 2:
+            raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+        self.wide = features.shape[-1] >= shard.total
+        if self.wide:
+            features = shard.gather(features)
+            shard = Shard.of(features, gather=False)
+        # measured from near the mean, where products do not cancel; a shift changes no moment, so it has no gradient
+        start = shard.sum(features.detach().sum(1, keepdim=True)) / shard.total
+        self.x, self.shard = features - start, shard
+        self.mean = self._average(self.x.sum(1))  # (2, D)
+
+    def _average(self, local: Tensor) -> Tensor:
+        return self.shard.sum(local) / self.shard.total
+
+    def variances(self) -> Tensor:
+        """Of each coordinate, ``(2, D)``."""
+        return self._average(self.x.square().sum(1)) - self.mean.square()
+
+    def products(self) -> Tensor:
+        """Covariance of each coordinate with its twin, ``(D,)``."""
+        return self._average((self.x[0] * self.x[1]).sum(0)) - self.mean[0] * self.mean[1]
+
+    def squared_norm(self, scale: Tensor | None = None) -> Tensor:
+        """``sum_jk C_jk^2`` of the cross-covariance matrix, its coordinates scaled by `scale` ``(2, D)`` if given."""
+        if self.wide:
+            u = self.x - self.mean.unsqueeze(1)
+            u = u if scale is None else u * scale.unsqueeze(1)
+            grams = u @ u.mT
+            return (grams[0] * grams[1]).sum() / self.shard.total**2
+        matrix = self._average(self.x[0].mT @ self.x[1]) - self.mean[0].unsqueeze(1) * self.mean[1]
+        matrix = matrix if scale is None else matrix * scale[0].unsqueeze(1) * scale[1]
+        return matrix.square().sum()

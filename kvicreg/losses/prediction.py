@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg import kernels
+from kvicreg.kernels.bandwidth import MEDIAN_ROWS, evenly_spaced
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import MatchedPairs, SamePoints, full_precision
-from kvicreg.losses.feature_space import check_approximation, resolved, unit_rows
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, SamePoints, full_precision
+from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.shard import Shard
@@ -74,7 +75,9 @@ class KernelBYOLLoss(nn.Module):
                   = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``.
 
     With the linear kernel it is BYOL's; with a bounded kernel the squared distance of ``phi(q)`` and ``phi(t)``, which
-    stops growing beyond the bandwidth, and which, unlike the cosine, sees how long the embeddings are.
+    stops growing beyond the bandwidth, and which, unlike the cosine, sees how long the embeddings are. The median
+    heuristic looks at predictions and targets as one set of points: at first they lie far from each other beside the
+    distances among either, and with a bandwidth of those they would not feel each other.
 
     Args:
         kernel: a name or a `Kernel`.
@@ -113,7 +116,7 @@ def kernel_byol(
     z = stack_views((q1, q2, t2.detach(), t1.detach()))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
-        kernel = resolved(kernel, z, shard)
+        kernel = kernel.resolve(AllPairs(_some_points(z, shard)))
         if approximation is not None:
             u = unit_rows(approximation.features(z, kernel, shard))
             distances = (u[:2] - u[2:]).square().sum(-1)
@@ -123,3 +126,8 @@ def kernel_byol(
             gaps = kernel.evaluate_distance(MatchedPairs(z[:2], z[2:]))
             distances = (gaps - (a - b).square()) / (a * b)
         return shard.sum(distances.sum()) / shard.total
+
+
+def _some_points(z: Tensor, shard: Shard) -> Tensor:
+    """Rows of every part of ``(4, b, p)``, as one set of points, alike in every process and without gradient."""
+    return shard.take(z, evenly_spaced(shard.total, MEDIAN_ROWS // len(z), z.device)).flatten(0, 1)

@@ -186,3 +186,11 @@ def test_coordinates_of_an_exact_nonlinear_kernel_are_refused_by_name():
         losses.KernelBarlowTwinsLoss("rbf", basis="coordinates")
     views = torch.randn(2, 16, 4)
     losses.KernelBarlowTwinsLoss("rbf", basis="coordinates", approximation=operators.Nystrom(8))(*views)
+
+
+def test_predictions_far_from_their_targets_still_feel_them():  # claim 2
+    q, t = 0.01 * torch.randn(2, 2, 32, 4)
+    q = (q + 1).requires_grad_()  # the distances among either are a hundredth of those between them
+    loss = losses.KernelBYOLLoss("rbf")(*q, *t)
+    assert 0.5 < float(loss.detach()) < 3.5
+    assert torch.autograd.grad(loss, q)[0].abs().max() > 1e-3
