@@ -11,7 +11,43 @@ import torch
 import torch.distributed as dist
 from small import STEPS, advance, build, optimizer_of
 
+from kvicreg import losses, operators
 from kvicreg.methods import METHODS
+
+NYSTROM, FOURIER = operators.Nystrom(landmarks=6), operators.RandomFourier(features=8)
+LOSSES = {
+    "barlow twins": losses.BarlowTwinsLoss(0.1),
+    "kernel barlow twins, linear": losses.KernelBarlowTwinsLoss("linear"),
+    "kernel barlow twins, rq": losses.KernelBarlowTwinsLoss("rq"),
+    "kernel barlow twins, nystrom": losses.KernelBarlowTwinsLoss("rbf", approximation=NYSTROM),
+    "kernel barlow twins, fourier": losses.KernelBarlowTwinsLoss("rbf", approximation=FOURIER),
+    "kernel barlow twins, coordinates": losses.KernelBarlowTwinsLoss("rbf", "coordinates", approximation=FOURIER),
+    "kernel simclr, laplacian": losses.KernelSimCLRLoss("laplacian"),
+    "kernel simclr, nystrom": losses.KernelSimCLRLoss("rbf", approximation=NYSTROM),
+    "kernel simclr, fourier": losses.KernelSimCLRLoss("rbf", approximation=FOURIER),
+    "ssl-hsic": losses.SSLHSICLoss(),
+    "ssl-hsic, fourier": losses.SSLHSICLoss(approximation=FOURIER),
+    "nt-xent": losses.NTXentLoss(),
+    "kernel byol, rbf": losses.KernelBYOLLoss("rbf"),
+    "kernel byol, nystrom": losses.KernelBYOLLoss("rbf", approximation=NYSTROM),
+}
+
+
+def uneven_gradient(loss: torch.nn.Module, width: int, *, shared: bool) -> torch.Tensor:
+    """Gradient of a shared linear network over 15 rows: by one process, or the mean over processes in uneven parts."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(4, 15, 5, generator=generator, dtype=torch.float64)
+    weight = torch.randn(5, width, generator=generator, dtype=torch.float64).requires_grad_()
+    if shared:
+        x = x[:, :9] if dist.get_rank() == 0 else x[:, 9:]
+    loss.gather = shared
+    views = x[: 4 if "BYOL" in type(loss).__name__ else 2] @ weight
+    (gradient,) = torch.autograd.grad(loss(*views), weight)
+    if shared:
+        dist.all_reduce(gradient)
+        gradient /= dist.get_world_size()
+    return gradient
+
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
@@ -26,6 +62,11 @@ if __name__ == "__main__":
         first = mine.clone()
         dist.broadcast(first, 0)
         assert first.equal(mine), f"{name}: the processes differ"
+    gradients = {
+        f"{name}, width {width}": [uneven_gradient(loss, width, shared=shared) for shared in (True, False)]
+        for name, loss in LOSSES.items()
+        for width in (4, 20)
+    }
     if dist.get_rank() == 0:
-        torch.save(states, sys.argv[1])
+        torch.save({"states": states, "gradients": gradients}, sys.argv[1])
     dist.destroy_process_group()

@@ -17,7 +17,7 @@ WORKER = Path(__file__).with_name("process_worker.py")
 
 
 @pytest.fixture(scope="module")
-def states(tmp_path_factory):
+def outcome(tmp_path_factory):
     path = tmp_path_factory.mktemp("two") / "states.pt"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", WORKER, path]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -28,7 +28,8 @@ def states(tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
-def test_two_processes_end_in_the_state_of_one(states, name):
+def test_two_processes_end_in_the_state_of_one(outcome, name):
+    states = outcome["states"]
     method = build(name)
     start = {key: value.clone() for key, value in method.state_dict().items()}
     advance(method, optimizer_of(method), range(STEPS))
@@ -37,3 +38,10 @@ def test_two_processes_end_in_the_state_of_one(states, name):
     assert any((alone[key] - start[key]).abs().max() > 1e-4 for key in alone if key.startswith("encoder"))
     for key, value in alone.items():
         torch.testing.assert_close(states[name][key], value, rtol=1e-7, atol=1e-9, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.slow
+def test_averaged_gradients_of_uneven_parts_are_those_of_the_whole_batch(outcome):
+    assert len(outcome["gradients"]) > 20
+    for name, (shared, alone) in outcome["gradients"].items():
+        torch.testing.assert_close(shared, alone, rtol=1e-7, atol=1e-10, msg=lambda m, name=name: f"{name}: {m}")
