@@ -53,15 +53,6 @@ class ImageData:
     def unreadable(self) -> list[Path]:
         return []
 
-    def unreadable_note(self, most: int = 10) -> str | None:
-        """What to tell at the end about files that could not be read: counted, and the first of them named."""
-        bad = self.unreadable
-        if not bad:
-            return None
-        names = "".join(f"\n  {path}" for path in bad[:most])
-        rest = f"\n  and {len(bad) - most:,} more" if len(bad) > most else ""
-        return f"{len(bad):,} of {len(self):,} files could not be read; other images stood in for them:{names}{rest}"
-
     def labels_of(self, indices: Tensor) -> Tensor | None:
         """Labels (k,) of the samples `indices`, or None."""
         return None if self.labels is None else self.labels[indices]
