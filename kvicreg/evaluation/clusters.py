@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,11 @@ def clustering(x: Tensor, labels: Tensor, *, seed: int = 0, resamples: int = 200
 
     The intervals resample images with their cluster and class; k-means itself is run once.
     """
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+    try:
+        from sklearn.cluster import KMeans
+        from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+    except ImportError as error:
+        raise ImportError("clustering needs scikit-learn: pip install 'kvicreg[eval]'") from error
 
     if x.ndim != 2 or labels.shape != (len(x),):
         raise ValueError(f"x must be (n, q) with n labels, got {tuple(x.shape)} and {tuple(labels.shape)}")
@@ -36,8 +40,7 @@ def clustering(x: Tensor, labels: Tensor, *, seed: int = 0, resamples: int = 200
     generator = np.random.default_rng(seed)
     draws = [generator.integers(len(truth), size=len(truth)) for _ in range(resamples)]
 
-    def interval(score: object) -> Interval:
-        assert callable(score)
+    def interval(score: Callable[..., float]) -> Interval:
         low, high = np.quantile([score(truth[d], found[d]) for d in draws], [0.025, 0.975])
         return Interval(float(score(truth, found)), float(low), float(high))
 

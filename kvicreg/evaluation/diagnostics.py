@@ -94,9 +94,7 @@ def effective_rank(eigenvalues: Tensor) -> float:
 
 def rankme(features: Tensor) -> float:
     """exp of the entropy of the shares of the singular values of the uncentred features."""
-    x = features.double()
-    gram = x.T @ x if len(x) > x.shape[1] else x @ x.T
-    return effective_rank(torch.linalg.eigvalsh(gram).clamp_min(0).sqrt())
+    return effective_rank(torch.linalg.svdvals(features.double()))
 
 
 def alpha_req(eigenvalues: Tensor, first: int = 3, last: int = 100) -> float:

@@ -23,12 +23,16 @@ def map_subset(count: int, *, cap: int = CAP, seed: int = 0) -> Tensor:
 
 def umap_points(features: Tensor, *, seed: int = 0, neighbours: int = 15) -> Tensor:
     """UMAP (cosine) of features (n, q): points (n, 2). The first call compiles for some seconds."""
+    threads = torch.get_num_threads()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numba and umap talk of threads given up for the seed's sake
-        import umap
-
+        try:
+            import umap
+        except ImportError as error:
+            raise ImportError("the map needs umap-learn: pip install 'kvicreg[eval]', or --map-images 0") from error
         model = umap.UMAP(n_neighbors=min(neighbours, len(features) - 1), metric="cosine", random_state=seed, n_jobs=1)
         points = model.fit_transform(features.float().cpu().numpy())
+    torch.set_num_threads(threads)  # numba changes it behind our back, and sums with it
     return torch.from_numpy(points).float()
 
 

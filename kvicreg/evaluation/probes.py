@@ -172,8 +172,11 @@ def _standardisation(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _logistic(rows: Any, labels: Any, C: float, max_iter: int) -> tuple[Any, bool]:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise ImportError("the linear probe needs scikit-learn: pip install 'kvicreg[eval]'") from error
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # told in the result's settings instead

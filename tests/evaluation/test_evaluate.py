@@ -20,10 +20,15 @@ from kvicreg.models import load_encoder
 QUICK = {"map_images": 0, "robustness_images": 60}
 
 
+def whole(folder) -> Options:
+    return Options(**QUICK, projector=True, groups=str(folder.parent / "groups.txt"))
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, make_run):
     folder = make_run(tmp_path_factory.mktemp("runs") / "one")
-    evaluate(folder, Options(**QUICK, projector=True), command="kvicreg evaluate one")
+    (folder.parent / "groups.txt").write_text("left\nright\n" * 180)
+    evaluate(folder, whole(folder), command="kvicreg evaluate one")
     return folder
 
 
@@ -61,13 +66,35 @@ def test_the_confusion_matrix_counts_every_test_image(results):
     assert confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])) == [[1, 0], [1, 1]]
 
 
+def test_groups_share_the_test_images_and_their_accuracy(results):
+    groups = results["groups"]["groups"]
+    assert [(group["name"], group["images"]) for group in groups] == [("left", 180), ("right", 180)]
+    mean = sum(group["accuracy"]["value"] for group in groups) / 2
+    assert mean == pytest.approx(results["subjects"]["encoder"]["linear_probe"]["value"])
+    assert results["groups"]["gap"] == pytest.approx(
+        abs(groups[0]["accuracy"]["value"] - groups[1]["accuracy"]["value"])
+    )
+
+
+@pytest.mark.slow
+def test_everything_at_once_with_a_real_map(tmp_path, make_run):
+    run = make_run(tmp_path / "run", epochs=1)
+    options = Options(robustness_images=20, map_images=60, supervised=True, fine_tune=True)
+    results = evaluate(run, options)
+    assert "fine_tuning" in results["subjects"]["encoder"]
+    assert "supervised" in results["against"]
+    with np.load(run / "evaluation" / "map.npz") as arrays:
+        assert arrays["points"].shape == (60, 2)
+        assert arrays["thumbnails"].shape == (60, 16, 16, 1)
+
+
 def test_robustness_starts_from_the_same_accuracy_for_every_shift(results):
     starts = {curve["accuracy"][0]["value"] for curve in results["robustness"]["curves"]["encoder"]}
     assert len(starts) == 1
 
 
 def test_evaluating_twice_gives_the_same_numbers(run, results):
-    evaluate(run, Options(**QUICK, projector=True), command="kvicreg evaluate one")
+    evaluate(run, whole(run), command="kvicreg evaluate one")
     again = read_results(run / "results.json")
     for told in (results, again):
         assert told.pop("seconds")

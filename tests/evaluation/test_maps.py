@@ -21,7 +21,9 @@ def test_points_are_umap_learns_and_the_same_twice(digits):
     ours = umap_points(digits, seed=3)
     theirs = umap.UMAP(metric="cosine", random_state=3, n_jobs=1).fit_transform(digits.numpy())
     np.testing.assert_array_equal(ours.numpy(), theirs)
+    threads = torch.get_num_threads()
     assert torch.equal(ours, umap_points(digits, seed=3))
+    assert torch.get_num_threads() == threads, "what is computed next may not depend on whether a map was drawn"
 
 
 def test_neighbours_are_scikit_learns_and_leave_the_image_out(digits):
