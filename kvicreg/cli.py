@@ -29,10 +29,16 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
         out: run folder to write; a former demo there is replaced.
         seed: seed of the weights, the data order and the views.
     """
+    from kvicreg.evaluation.evaluate import Options
+    from kvicreg.evaluation.evaluate import evaluate as measure
+    from kvicreg.report.page import write_report
     from kvicreg.training.demo import run
 
     folder = run(out=out, seed=seed)
-    return f"Run folder: {folder} (encoder.safetensors, metrics.csv, demo.json). Next: kvicreg evaluate {folder}"
+    options = Options(seed=seed, robustness_images=500, map_images=1000)
+    measure(folder, options, command=f"kvicreg evaluate {folder}", say=lambda line: print(line, file=sys.stderr))
+    page = write_report([folder])
+    return f"Run folder: {folder} (encoder.safetensors, metrics.csv, demo.json). Open the page: {page}"
 
 
 def train(argv: list[str]) -> str:
