@@ -122,31 +122,41 @@ class _SelfDistances(torch.autograd.Function):
 
 
 class _TwoViewDistances(torch.autograd.Function):
-    """`_SelfDistances` of two views ``(2, n, p)`` and the squared distances of their matching rows, together."""
+    """`_SelfDistances` of two views and the squared distances of their matching rows, together."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        origin = (_origin(first) + _origin(second)) / 2
+        if is_concrete(first):
+            x = first.new_empty(2, *first.shape)
+            torch.sub(first, origin, out=x[0])
+            torch.sub(second, origin, out=x[1])
+        else:
+            x = torch.stack([first - origin, second - origin])
         gap = x[0] - x[1]
         matched: Tensor = torch.linalg.vecdot(gap, gap)
-        return _SelfDistances.forward(x), matched
+        return _SelfDistances.forward(x), matched, x
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
-        ctx.save_for_backward(inputs[0])
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[2])
+        ctx.save_for_backward(output[2])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, matched_grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor, matched_grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         x: Tensor = ctx.saved_tensors[0]
         twice, laplacian = (2 * matched_grad).unsqueeze(-1), _laplacian_of(grad)
-        if not is_concrete(x):
+        if is_concrete(x):
+            pulls = torch.empty_like(x)
+            torch.sub(x[0], x[1], out=pulls[0]).mul_(twice)
+            torch.neg(pulls[0], out=pulls[1])
+            pulls.baddbmm_(laplacian, x, alpha=2)
+        else:
             pull = (x[0] - x[1]) * twice
-            return torch.stack([pull, -pull]) + 2 * (laplacian @ x)
-        pulls = torch.empty_like(x)
-        torch.sub(x[0], x[1], out=pulls[0]).mul_(twice)
-        torch.neg(pulls[0], out=pulls[1])
-        return pulls.baddbmm_(laplacian, x, alpha=2)
+            pulls = torch.stack([pull, -pull]) + 2 * (laplacian @ x)
+        return pulls[0], pulls[1]
 
 
 def _laplacian_of(grad: Tensor) -> Tensor:
@@ -234,14 +244,23 @@ class AllPairs(Pairs):
 
 
 class TwoViews(AllPairs):
-    """All pairs within each of two views ``(2, n, p)``, and with `matched`, row i of one with row i of the other.
+    """All pairs within each of two views ``(n, p)``, and with `matched`, row i of one with row i of the other.
 
     The matched distances come out of the same pass as the others, and so do their gradients.
     """
 
+    def __init__(self, first: Tensor, second: Tensor) -> None:
+        self.views = (first, second)
+        self.y = None
+        self.dimension = first.shape[-1]
+
+    @cached_property
+    def x(self) -> Tensor:  # type: ignore[override]
+        return torch.stack(self.views)
+
     @cached_property
     def _distances(self) -> tuple[Tensor, Tensor]:
-        squared, matched = _TwoViewDistances.apply(self.x - _origin(self.x.flatten(0, 1)))
+        squared, matched, _ = _TwoViewDistances.apply(*self.views)
         return squared, matched
 
     @cached_property
@@ -250,7 +269,7 @@ class TwoViews(AllPairs):
 
     @cached_property
     def matched(self) -> MatchedPairs:
-        pairs = MatchedPairs(*self.x.unbind())
+        pairs = MatchedPairs(*self.views)
         if "squared_distance" in self.__dict__:
             pairs.__dict__["squared_distance"] = self._distances[1]
         return pairs

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import full_precision, safe_sqrt
-from kvicreg.losses.terms import LossTerms, check_choice, check_weights, stack_views
+from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
 
 __all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "variance_term"]
@@ -137,10 +137,10 @@ def kernel_vicreg_terms(
     gather: bool = True,
 ) -> LossTerms:
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
-    z = stack_views(views)
+    checked = check_views(views)
     scaled = parametrization == "scaled"
-    with full_precision(z):
-        operator, invariance = view_operators(z, kernel, approximation, gather, unit=scaled)
+    with full_precision(checked[0]):
+        operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
         per_two_views = 2 / len(views)
         variance = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled).sum() * per_two_views
         spread = covariance_term(operator, form=covariance, include_diagonal=include_diagonal, eps=eps, scaled=scaled)

@@ -24,7 +24,12 @@ class LossTerms(NamedTuple):
 
 
 def stack_views(views: Sequence[Tensor]) -> Tensor:
-    """The views as one tensor ``(v, b, p)`` of at least float32, after everything about them has been checked."""
+    """The views, checked, as one tensor ``(v, b, p)``."""
+    return torch.stack(check_views(views))
+
+
+def check_views(views: Sequence[Tensor]) -> list[Tensor]:
+    """The views in one precision of at least float32, after everything about them has been checked."""
     if len(views) < 2:
         raise ValueError(f"the loss compares views: it needs at least two embeddings, got {len(views)}")
     converted = [at_least_float32(view, f"view {i}") for i, view in enumerate(views, 1)]
@@ -41,17 +46,17 @@ def stack_views(views: Sequence[Tensor]) -> Tensor:
     if first.numel() == 0:
         raise ValueError(f"the views are empty, of shape {tuple(first.shape)}")
     dtype = torch.float64 if any(view.dtype == torch.float64 for view in converted) else torch.float32
-    stacked = torch.stack([view.to(dtype) for view in converted])
-    if is_concrete(stacked):
-        _check_finite(stacked)
-    return stacked
+    converted = [view.to(dtype) for view in converted]
+    if all(map(is_concrete, converted)):
+        _check_finite([view.detach() for view in converted])
+    return converted
 
 
-def _check_finite(views: Tensor) -> None:
+def _check_finite(views: Sequence[Tensor]) -> None:
     # one cheap reduction in the good case; the sum of finite numbers may overflow, so count before complaining
-    if math.isfinite(views.detach().sum()):
+    if math.isfinite(torch.stack([view.sum() for view in views]).sum()):
         return
-    for i, view in enumerate(views.detach(), 1):
+    for i, view in enumerate(views, 1):
         bad = int((~view.isfinite()).sum())
         if bad:
             rows = int((~view.isfinite()).any(dim=1).sum())

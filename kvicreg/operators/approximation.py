@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 from kvicreg.kernels.base import Kernel
@@ -13,6 +15,6 @@ __all__ = ["Approximation"]
 class Approximation(nn.Module):
     """Explicit features ``Phi`` with ``k(x, y) ~ Phi(x) . Phi(y)``, so that nothing b x b is built."""
 
-    def features(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
-        """Features ``(v, b, D)`` of embeddings ``(v, b, p)``, by one map for all views and processes."""
+    def features(self, views: Sequence[Tensor] | Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+        """Features ``(v, b, D)`` of views ``(b, p)``, by one map for all views and processes."""
         raise NotImplementedError

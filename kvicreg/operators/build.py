@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 
 import torch
@@ -37,52 +38,62 @@ def covariance_operator(
     if z.dim() not in (2, 3) or z.shape[-2] < 2:
         raise ValueError(f"z must have shape (b, p) or (views, b, p) with b >= 2, got {tuple(z.shape)}")
     with full_precision(z):
-        return _Embedded(z, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator()
+        views = z.unbind() if z.dim() == 3 else (z,)
+        operator = _Embedded(views, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator()
+        return operator if z.dim() == 3 else operator.of_view(0)
 
 
 def view_operators(
-    views: Tensor, kernel: Kernel, approximation: Approximation | None = None, gather: bool = True, unit: bool = False
+    views: Sequence[Tensor],
+    kernel: Kernel,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+    unit: bool = False,
 ) -> tuple[CovarianceOperator, Tensor]:
-    """The operators of all views ``(v, b, p)``, and the mean squared distance of the views in feature space.
+    """The operators of all views ``(b, p)``, and the mean squared distance of the views in feature space.
 
     The distance is ``mean_i |phi(x_i) - phi(x'_i)|^2`` over the pairs of views; only paired evaluations are made for
     it, never a b x b cross Gram matrix. With `unit` the kernel is divided by its value at unit-variance input.
     """
-    shard = Shard.of(views, gather=gather)
+    shard = Shard.of(views[0], gather=gather)
     if shard.total < 2:
         raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
-    embedded = _Embedded(views, kernel.unit(views.shape[-1]) if unit else kernel, approximation, shard)
+    embedded = _Embedded(views, kernel.unit(views[0].shape[-1]) if unit else kernel, approximation, shard)
     return embedded.operator(), embedded.distance()
 
 
 class _Embedded:
     """Embeddings in feature space: as a kernel's geometry, or as explicit features."""
 
-    def __init__(self, z: Tensor, kernel: Kernel, approximation: Approximation | None, shard: Shard) -> None:
-        explicit = isinstance(kernel, Linear) and z.shape[-1] < shard.total
-        if approximation is None and not explicit:
-            z = shard.gather(z)
-            shard = Shard.of(z, gather=False)
-        self.z, self.shard = z, shard
+    def __init__(
+        self, views: Sequence[Tensor], kernel: Kernel, approximation: Approximation | None, shard: Shard
+    ) -> None:
+        self.dimension = views[0].shape[-1]
+        explicit = isinstance(kernel, Linear) and self.dimension < shard.total
+        if approximation is None and not explicit and shard.world > 1:
+            views = shard.gather(torch.stack(list(views))).unbind()
+            shard = Shard.of(views[0], gather=False)
+        self.views, self.shard = views, shard
         self.features: Tensor | None = None
         self.pairs: AllPairs | None = None
         if approximation is not None:
-            rows = evenly_spaced(shard.total, APPROXIMATE_MEDIAN_ROWS, z.device)
-            kernel = kernel.resolve(AllPairs(shard.take(z, rows)))
-            self.features = approximation.features(z, kernel, shard)
+            rows = evenly_spaced(shard.total, APPROXIMATE_MEDIAN_ROWS, views[0].device)
+            kernel = kernel.resolve(AllPairs(shard.take(views, rows)))
+            self.features = approximation.features(views, kernel, shard)
         elif not isinstance(kernel, Linear):
-            self.pairs = TwoViews(z) if z.dim() == 3 and len(z) == 2 else AllPairs(z)
+            self.pairs = TwoViews(*views) if len(views) == 2 else AllPairs(torch.stack(list(views)))
             kernel = kernel.resolve(self.pairs)
         self.kernel = kernel
 
     def operator(self) -> CovarianceOperator:
-        rank = self.kernel.rank(self.z.shape[-1])
+        rank = self.kernel.rank(self.dimension)
         if self.features is not None:
             return CovarianceOperator.from_features(self.features, shard=self.shard, rank=rank)
         if self.pairs is not None:
             return CovarianceOperator.from_gram(self.kernel.evaluate(self.pairs), rank=rank)
         assert isinstance(self.kernel, Linear)
-        return CovarianceOperator.from_features(self.z, shard=self.shard, rank=rank, scale=self.kernel.gamma)
+        stacked = torch.stack(list(self.views))
+        return CovarianceOperator.from_features(stacked, shard=self.shard, rank=rank, scale=self.kernel.gamma)
 
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample
@@ -90,6 +101,6 @@ class _Embedded:
         if isinstance(self.pairs, TwoViews):
             each = [self.kernel.evaluate_distance(self.pairs.matched).sum()]
         else:
-            pairs = combinations(self.z.unbind(), 2)
+            pairs = combinations(self.views, 2)
             each = [self.kernel.evaluate_distance(MatchedPairs(x, y)).sum() for x, y in pairs]
         return self.shard.sum(torch.stack(each).mean()) / self.shard.total

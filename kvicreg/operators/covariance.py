@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.pairs import SelfInner, at_least_float32, full_precision, safe_sqrt
+from kvicreg.kernels.pairs import SelfInner, at_least_float32, full_precision, is_concrete, safe_sqrt
 from kvicreg.operators.eigenvalues import eigenvalues
 from kvicreg.operators.shard import Shard
 
@@ -67,6 +67,11 @@ class CovarianceOperator:
         moment, diagonal_squares, _, _ = _Moments.apply(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
         return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
+
+    def of_view(self, view: int) -> CovarianceOperator:
+        """One of several operators."""
+        squares = None if self._diagonal_squares is None else self._diagonal_squares[view]
+        return CovarianceOperator(self._matrix[view], self._scale, self.samples, self.rank_bound, squares)
 
     @cached_property
     def _eigenvalues(self) -> Tensor:
@@ -194,4 +199,6 @@ class _Moments(torch.autograd.Function):
         features, lengths, pull = ctx.saved_tensors
         scale = (4 * fourth)[..., None, None]
         through_diagonal = torch.addcmul(pull * -scale, features, lengths.unsqueeze(-1) * scale)
+        if features.dim() == 3 and is_concrete(features):
+            return through_diagonal.baddbmm_(features, moment + moment.mT), None
         return features @ (moment + moment.mT) + through_diagonal, None

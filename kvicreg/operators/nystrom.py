@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -48,34 +49,34 @@ class Nystrom(Approximation):
             raise ValueError(f'choice must be "uniform", "kmeans++" or "leverage", got {choice!r}')
         self.landmarks, self.choice, self.seed = landmarks, choice, seed
 
-    def features(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+    def features(self, views: Sequence[Tensor] | Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+        z = views[0]
         with torch.no_grad():
-            landmarks = self._choose(z, kernel, shard)
+            landmarks = self._choose(views, kernel, shard)
             # In float64, since what is small here is inverted. Landmarks that repeat each other make zeros of it:
             # what can't be told from zero in the precision of the embeddings is left out.
             precise = landmarks.double() if z.device.type != "mps" else landmarks.cpu().double()
             values, vectors = torch.linalg.eigh(kernel.evaluate(AllPairs(precise)))
             smallest = values[-1] * torch.finfo(z.dtype).eps
             whitening = (vectors * torch.where(values > smallest, values, torch.inf).rsqrt()).to(z)
-        features: Tensor = kernel.evaluate(AllPairs(z, landmarks)) @ whitening
-        return features
+        return torch.stack([kernel.evaluate(AllPairs(view, landmarks)) @ whitening for view in views])
 
-    def _choose(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+    def _choose(self, views: Sequence[Tensor] | Tensor, kernel: Kernel, shard: Shard) -> Tensor:
         """The landmarks ``(m, p)``, alike in every process."""
         generator = torch.Generator().manual_seed(self.seed)
-        points = z.shape[0] * shard.total if z.dim() == 3 else shard.total
+        points, device = len(views) * shard.total, views[0].device
         wanted = min(self.landmarks, points)
         pool = wanted if self.choice == "uniform" else min(CANDIDATES_PER_LANDMARK * wanted, points)
         # views side by side: point i is row i % total of view i // total
-        chosen = torch.randperm(points, generator=generator)[:pool].sort().values.to(z.device)
-        rows = shard.take(z, chosen % shard.total)
-        candidates = rows[chosen // shard.total, torch.arange(pool, device=z.device)] if z.dim() == 3 else rows
+        chosen = torch.randperm(points, generator=generator)[:pool].sort().values.to(device)
+        rows = shard.take(views, chosen % shard.total)
+        candidates = rows[chosen // shard.total, torch.arange(pool, device=device)]
         if pool == wanted:
             return candidates
         if self.choice == "kmeans++":
             return candidates[_spread_out(candidates, kernel, wanted, generator)]
         scores = _leverage(candidates, kernel, wanted)
-        return candidates[torch.multinomial(scores.cpu(), wanted, generator=generator).to(z.device)]
+        return candidates[torch.multinomial(scores.cpu(), wanted, generator=generator).to(device)]
 
     def extra_repr(self) -> str:
         return f"landmarks={self.landmarks}, choice={self.choice!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
+from kvicreg.kernels.pairs import is_concrete
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.shard import Shard
 
@@ -55,7 +57,7 @@ class RandomFourier(Approximation):
         self._step = 0
         self._drawn: dict[Any, tuple[Any, Tensor]] = {}
 
-    def features(self, z: Tensor, kernel: Kernel, shard: Shard) -> Tensor:
+    def features(self, views: Sequence[Tensor] | Tensor, kernel: Kernel, shard: Shard) -> Tensor:
         if self.redraw and self.training and torch.is_grad_enabled():
             self._step += 1
         members = kernel.members() if isinstance(kernel, Sum) else [(1.0, kernel)]
@@ -63,19 +65,22 @@ class RandomFourier(Approximation):
         share -= share % 2 if self.form == "paired" else 0
         if share < 2:
             raise ValueError(f"{self.count} features are too few for a sum of {len(members)} kernels")
-        parts = [self._member(z, member, weight, share, i) for i, (weight, member) in enumerate(members)]
+        parts = [self._member(views, member, weight, share, i) for i, (weight, member) in enumerate(members)]
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
-    def _member(self, z: Tensor, kernel: Kernel, weight: float | Tensor, count: int, index: int) -> Tensor:
+    def _member(
+        self, views: Sequence[Tensor] | Tensor, kernel: Kernel, weight: float | Tensor, count: int, index: int
+    ) -> Tensor:
         """``sqrt(weight)`` times `count` features of one member."""
         scale = (weight * 2 / count) ** 0.5
-        noise, phase = self._draw(z, kernel, count, index)
-        angles = z @ kernel.frequencies(noise).mT
-        if self.form == "paired":
-            learnt = isinstance(scale, Tensor)
-            circle: Tensor = _Circle.apply(angles, 1.0 if learnt else scale)
-            return circle * scale if learnt else circle
-        return (angles + phase).cos() * scale
+        noise, phase = self._draw(views[0], kernel, count, index)
+        frequencies = kernel.frequencies(noise).mT
+        angles = [view @ frequencies for view in views]
+        if self.form == "cosine":
+            return (torch.stack(angles) + phase).cos() * scale
+        learnt = isinstance(scale, Tensor)
+        circle: Tensor = _Circle.apply(1.0 if learnt else scale, *angles)
+        return circle * scale if learnt else circle
 
     def _draw(self, z: Tensor, kernel: Kernel, count: int, index: int) -> tuple[Any, Tensor]:
         """Spectral noise and phases, drawn on the CPU so that all processes and devices agree, and kept."""
@@ -106,23 +111,30 @@ class RandomFourier(Approximation):
 
 
 class _Circle(torch.autograd.Function):
-    """``scale * [cos a, sin a]``, whose gradient needs the output alone: nothing is kept or computed twice."""
+    """``scale * [cos a, sin a]`` of every view, stacked; its gradient needs the output alone."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(angles: Tensor, scale: float) -> Tensor:
-        return torch.cat([angles.cos(), angles.sin()], dim=-1).mul_(scale)
+    def forward(scale: float, *angles: Tensor) -> Tensor:
+        if not is_concrete(angles[0]):
+            return torch.stack([torch.cat([a.cos(), a.sin()], dim=-1) for a in angles]) * scale
+        rows, count = angles[0].shape
+        circle = angles[0].new_empty(len(angles), rows, 2 * count)
+        for view, a in enumerate(angles):
+            torch.cos(a, out=circle[view, :, :count])
+            torch.sin(a, out=circle[view, :, count:])
+        return circle.mul_(scale)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
         grad_cos, grad_sin = grad.chunk(2, dim=-1)
-        return torch.addcmul(grad_sin * cos, grad_cos, sin, value=-1), None
+        return None, *torch.addcmul(grad_sin * cos, grad_cos, sin, value=-1).unbind()
 
 
 def _map(function: Any, noise: Any) -> Any:

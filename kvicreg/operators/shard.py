@@ -9,6 +9,7 @@ its way to the loss.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,14 +61,14 @@ class Shard:
         return total
 
     @torch.no_grad()
-    def take(self, z: Tensor, rows: Tensor) -> Tensor:
-        """These rows of the global batch, ``(..., len(rows), p)``, on every process and without gradient."""
-        z = z.detach()
+    def take(self, views: Sequence[Tensor] | Tensor, rows: Tensor) -> Tensor:
+        """These rows of the global batch, ``(views, len(rows), p)``, on every process and without gradient."""
         if self.world == 1:
-            return z.index_select(-2, rows)
+            return torch.stack([view.detach().index_select(0, rows) for view in views])
         local = rows - self.offset
         mine = (local >= 0) & (local < self.rows)
-        taken = z.index_select(-2, local.clamp(0, self.rows - 1)) * mine.unsqueeze(-1)
+        here = local.clamp(0, self.rows - 1)
+        taken = torch.stack([view.detach().index_select(0, here) for view in views]) * mine.unsqueeze(-1)
         dist.all_reduce(taken)
         return taken
 
