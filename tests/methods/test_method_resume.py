@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning.pytorch as pl
 import pytest
 import torch
-from small import STEPS, advance, build, optimizer_of
+from small_methods import STEPS, advance, build, optimizer_of
 
 from kvicreg.data import ArrayData
 from kvicreg.methods import METHODS

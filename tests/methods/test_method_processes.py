@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import STEPS, advance, build, optimizer_of
+from small_methods import STEPS, advance, build, optimizer_of
 
 from kvicreg.methods import METHODS
 
-WORKER = Path(__file__).with_name("process_worker.py")
+WORKER = Path(__file__).with_name("method_process_worker.py")
 
 
 @pytest.fixture(scope="module")

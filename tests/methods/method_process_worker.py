@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 import torch.distributed as dist
-from small import STEPS, advance, build, optimizer_of
+from small_methods import STEPS, advance, build, optimizer_of
 
 from kvicreg import losses, operators
 from kvicreg.methods import METHODS
