@@ -199,7 +199,7 @@ def _tiles(runs: list[RunRecord]) -> list[dict[str, str]]:
     rank = {"name": "effective rank", "value": f"{found['effective_rank']:.1f}"}
     tiles.append(rank | {"note": f"of {found['effective_rank_bound']}"})
     if runs[0].metrics:
-        kernel = runs[0].config.get("kernel") if runs[0].config.get("method") == "kernel-vicreg" else None
+        kernel = runs[0].config.get("kernel") if str(runs[0].config.get("method")).startswith("kernel-") else None
         method = " ".join(str(part) for part in (runs[0].config.get("method", ""), kernel) if part)
         tiles.append({"name": "epochs", "value": str(len(runs[0].metrics["epoch"])), "note": method})
     return tiles

@@ -25,13 +25,14 @@ def estimate(config: TrainConfig, steps: int = 3) -> tuple[TrainConfig, str]:
     )
     module = SelfSupervised(build_method(config), config, data=data, views=views).to(device)
     optimizer = build_optimizer(module.method, config)
-    images, samples, _ = next(batches(data, config.batch_size, seed=config.seed, epoch=0))
+    images, samples, labels = next(batches(data, config.batch_size, seed=config.seed, epoch=0))
     images = images[: max(2, config.batch_size // (config.devices * config.nodes))].to(device)
     samples = samples[: len(images)].to(device)
+    labels = None if labels is None else labels[: len(images)].to(device)
 
     def step() -> float:
         started = time.perf_counter()
-        module.method(module.views_of(images, samples), 0).loss.backward()
+        module.method(module.views_of(images, samples), 0, labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         if device.type == "cuda":
