@@ -50,6 +50,9 @@ class Record(pl.Callback):
         self.clock, self.clock_images = time.perf_counter(), 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.sums = {
+            name: total.to(module.device) for name, total in self.sums.items()
+        }  # a checkpoint's are on the host
         self.clock, self.clock_images = time.perf_counter(), 0
 
     def on_train_batch_end(  # type: ignore[override]
