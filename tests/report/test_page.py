@@ -142,3 +142,22 @@ def test_every_figure_is_written_as_png_and_svg(three_runs, tmp_path):
     names = {"training", "spectrum", "top-eigenvalues", "map", "robustness", "confusion"}
     assert {file.name for file in files} == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
     assert all(file.stat().st_size > 1000 for file in files)
+
+
+def test_a_run_without_labels_has_a_page_without_accuracies(three_runs, tmp_path):
+    import shutil
+
+    run = shutil.copytree(three_runs[0], tmp_path / "run")
+    results = json.loads((run / "results.json").read_text())
+    for key in ("confusion", "robustness"):
+        del results[key]
+    results |= {"subjects": {"encoder": {}}, "against": {}, "verdict": "Without labels nothing can be said."}
+    results["data"]["classes"] = None
+    (run / "results.json").write_text(json.dumps(results))
+    arrays = dict(np.load(run / "evaluation" / "map.npz"))
+    np.savez(run / "evaluation" / "map.npz", **(arrays | {"labels": np.full(200, -1)}))
+    text = write_report([run]).read_text()
+    assert "Without labels" in text
+    assert '<section id="comparison"' not in text
+    assert '<section id="map"' in text
+    assert len(write_figures(run)) == 8
