@@ -286,7 +286,7 @@ def bench_loss(
     out: Path = Path("bench-loss"),
     sizes: tuple[str, ...] = (),
     scaling_sizes: tuple[str, ...] = (),
-    kernels: tuple[str, ...] = ("linear", "polynomial", "rbf", "laplacian", "rq"),
+    kernels: tuple[str, ...] = ("linear", "polynomial", "rbf", "laplacian", "rq", "laplacian-l1"),
     approximations: tuple[str, ...] = ("rff:512", "nystrom:512"),
     repeats: int = 7,
     device: str = "auto",

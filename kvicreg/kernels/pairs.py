@@ -159,6 +159,14 @@ class _TwoViewDistances(torch.autograd.Function):
         return pulls[0], pulls[1]
 
 
+def _self_l1(x: Tensor) -> Tensor:
+    """L1 distances of all rows ``(n, p)``, each pair computed once: several times faster than torch.cdist."""
+    n = len(x)
+    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
+    upper = x.new_zeros(n * n).index_copy(0, i * n + j, torch.pdist(x, p=1.0)).view(n, n)
+    return upper + upper.mT
+
+
 def _laplacian_of(grad: Tensor) -> Tensor:
     """``diag(S 1) - S`` with ``S = G + G^T``: half of what turns a gradient of squared distances into one of points."""
     negative = -grad - grad.mT
@@ -240,7 +248,12 @@ class AllPairs(Pairs):
 
     @cached_property
     def l1_distance(self) -> Tensor:
-        return torch.cdist(self.x, self.x if self.y is None else self.y, p=1.0)
+        if self.y is not None or not is_concrete(self.x):
+            return torch.cdist(self.x, self.x if self.y is None else self.y, p=1.0)
+        if self.x.dim() == 2:
+            return _self_l1(self.x)
+        each = torch.stack([_self_l1(points) for points in self.x.flatten(0, -3)])
+        return each.reshape(*self.x.shape[:-1], self.x.shape[-2])
 
 
 class TwoViews(AllPairs):
