@@ -88,6 +88,7 @@ def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
         "kvicreg_ms": round(1e3 * medians["kvicreg"], 1),
         "network_ms": round(1e3 * medians["network"], 1),
         "ratio": round(statistics.median(rounds), 3),
+        "ratio_quartiles": [round(q, 3) for q in statistics.quantiles(rounds, n=4)[::2]],
         "images_per_second": round(batch_size / medians["kvicreg"]),
         "peer_images_per_second": round(batch_size / medians["peer"]) if "peer" in medians else None,
     }
