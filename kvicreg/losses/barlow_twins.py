@@ -19,7 +19,7 @@ __all__ = ["BarlowTerms", "BarlowTwinsLoss", "KernelBarlowTwinsLoss", "barlow_tw
 
 Basis = Literal["free", "coordinates"]
 
-DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.02, "coordinates": 0.0051}
+DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.3, "coordinates": 0.0051}
 
 
 class BarlowTerms(NamedTuple):

@@ -67,7 +67,7 @@ class KernelSimCLRLoss(nn.Module):
 
     Args:
         kernel: a name or a `Kernel`.
-        temperature: divides the similarities.
+        temperature: divides the similarities; about half of what suits cosines, whose range is twice as wide.
         approximation: None (exact), `operators.Nystrom(...)` or `operators.RandomFourier(...)`.
         gather: under `torch.distributed`, the loss of the global batch.
 
@@ -79,7 +79,7 @@ class KernelSimCLRLoss(nn.Module):
     def __init__(
         self,
         kernel: str | Kernel = "rbf",
-        temperature: float = 0.2,
+        temperature: float = 0.1,
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
@@ -109,7 +109,7 @@ def kernel_simclr(
     z2: Tensor,
     *,
     kernel: Kernel,
-    temperature: float = 0.2,
+    temperature: float = 0.1,
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> Tensor:

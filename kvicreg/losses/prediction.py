@@ -72,12 +72,12 @@ class KernelBYOLLoss(nn.Module):
     """BYOL's loss between unit vectors of a kernel's feature space, ``d(q1, t2) + d(q2, t1)`` with
 
         ``d(q, t) = mean_i |phi(q_i) / |phi(q_i)| - phi(t_i) / |phi(t_i)||^2
-                  = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``.
+                  = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``
 
-    With the linear kernel it is BYOL's; with a bounded kernel the squared distance of ``phi(q)`` and ``phi(t)``, which
-    stops growing beyond the bandwidth, and which, unlike the cosine, sees how long the embeddings are. The median
-    heuristic looks at predictions and targets as one set of points: at first they lie far from each other beside the
-    distances among either, and with a bandwidth of those they would not feel each other.
+    of predictions q and targets t at unit length, as in BYOL. With the linear kernel it is BYOL's; with a bounded
+    kernel it is the squared distance of ``phi(q)`` and ``phi(t)``, which stops growing beyond the bandwidth. The
+    median heuristic looks at predictions and targets as one set of points: at first they lie far from each other beside
+    the distances among either, and with a bandwidth of those they would not feel each other.
 
     Args:
         kernel: a name or a `Kernel`.
@@ -113,7 +113,7 @@ def kernel_byol(
     gather: bool = True,
 ) -> Tensor:
     """`KernelBYOLLoss` as a pure function of predictions and targets ``(b, p)``."""
-    z = stack_views((q1, q2, t2.detach(), t1.detach()))
+    z = unit_rows(stack_views((q1, q2, t2.detach(), t1.detach())))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
         kernel = kernel.resolve(AllPairs(_some_points(z, shard)))

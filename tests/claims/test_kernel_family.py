@@ -1,7 +1,8 @@
 """The kernel family: each member is its definition in feature space, and its parent under the linear kernel.
 
 1. Kernel SimCLR is NT-Xent with cosines of feature space; with the linear kernel it is NT-Xent.
-2. Kernel BYOL is the squared distance of unit vectors of feature space; with the linear kernel it is BYOL's loss.
+2. Kernel BYOL is the squared distance of unit vectors of feature space, of predictions and targets at unit length; with
+   the linear kernel it is BYOL's loss; predictions far from their targets feel them.
 3. Kernel Barlow Twins, basis "free": with ``A = r C / sqrt(T T')`` from explicit features, r times (invariance +
    redundancy) is ``|A - I|_HS^2`` on r directions; from Gram matrices it is the same.
 4. Kernel Barlow Twins is Barlow Twins with the linear kernel: for every weight in the basis "coordinates"; with weight
@@ -68,7 +69,8 @@ def test_kernel_simclr_is_nt_xent_on_cosines_of_feature_space(name):  # claim 1
 def test_kernel_byol_is_the_distance_of_unit_vectors(name):  # claim 2
     kernel, gram = KERNELS[name]
     q1, q2, t1, t2 = arrays(4)
-    expected = sum(np.mean(2 - 2 * np.diag(normalised(gram, q, t))) for q, t in ((q1, t2), (q2, t1)))
+    u1, u2, s1, s2 = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (q1, q2, t1, t2))
+    expected = sum(np.mean(2 - 2 * np.diag(normalised(gram, u, s))) for u, s in ((u1, s2), (u2, s1)))
     assert float(losses.KernelBYOLLoss(kernel)(*tensors([q1, q2, t1, t2]))) == pytest.approx(expected, rel=1e-9)
 
 
@@ -190,7 +192,8 @@ def test_coordinates_of_an_exact_nonlinear_kernel_are_refused_by_name():
 
 def test_predictions_far_from_their_targets_still_feel_them():  # claim 2
     q, t = 0.01 * torch.randn(2, 2, 32, 4)
-    q = (q + 1).requires_grad_()  # the distances among either are a hundredth of those between them
+    axes = torch.eye(4)  # the distances among either are a hundredth of those between them
+    q, t = (q + axes[0]).requires_grad_(), t + axes[1]
     loss = losses.KernelBYOLLoss("rbf")(*q, *t)
     assert 0.5 < float(loss.detach()) < 3.5
     assert torch.autograd.grad(loss, q)[0].abs().max() > 1e-3
