@@ -143,7 +143,7 @@ def collapse_verdict(rank: float, bound: int, spread: float, top_share: float) -
     if rank < 2:
         return f"collapsed to a line: {top_share:.0%} of the variance lies in one direction ({of})"
     if rank < 0.05 * bound and rank < 10:
-        return f"partly collapsed: the features use few directions ({of})"
+        return f"partly collapsed: they use few directions ({of})"
     if rank < 0.1 * bound:
-        return f"not collapsed, but the features use few of their directions ({of})"
+        return f"not collapsed, though they use few of their directions ({of})"
     return f"not collapsed ({of})"
