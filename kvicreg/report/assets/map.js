@@ -151,7 +151,10 @@ class MapGroup {
     });
     this.panel = element("div", { class: "neighbours", "aria-live": "polite" });
     this.panel.append(element("p", { class: "hint" }, "Point at an image to see it; click it (or press Enter) for its nearest neighbours."));
-    section.append(grid, this.classes(), this.panel);
+    const home = element("div", { class: runs.length === 1 ? "beside" : "below" }), left = element("div");
+    left.append(grid, this.classes());
+    home.append(left, this.panel);
+    section.append(home);
   }
 
   shows(i) { return this.only === null || this.pictures.labels[i] === this.only; }
