@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  { echo "kvicreg needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
 	@rm -f $@; $(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing kvicreg and its tools into $(VENV) (once, a few minutes)..."
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q --no-warn-script-location -c constraints.txt -e '.[dev]'
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --no-warn-script-location -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP)

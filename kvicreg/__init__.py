@@ -5,10 +5,14 @@ The loss needs torch alone. Training, evaluation and the command line are extras
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from kvicreg import kernels, losses, operators
-from kvicreg.losses import KernelVICRegLoss, LossTerms, VICRegLoss
+if TYPE_CHECKING:
+    from kvicreg import kernels, losses, operators
+    from kvicreg.losses import KernelVICRegLoss, LossTerms, VICRegLoss
+    from kvicreg.models import load_encoder
+    from kvicreg.training import train
 
 __version__ = "0.1.0"
 
@@ -24,20 +28,32 @@ __all__ = [
     "train",
 ]
 
-_LAZY = {"train": "kvicreg.training", "load_encoder": "kvicreg.models"}
+_HOMES = {
+    "KernelVICRegLoss": "kvicreg.losses",
+    "LossTerms": "kvicreg.losses",
+    "VICRegLoss": "kvicreg.losses",
+    "load_encoder": "kvicreg.models",
+    "train": "kvicreg.training",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """`kvicreg.train` and `kvicreg.load_encoder`, imported when they are first used."""
-    if name not in _LAZY:
+    """Names are imported when they are first used, so that the command line answers before torch has loaded."""
+    if name in ("kernels", "losses", "operators"):
+        return import_module(f"kvicreg.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module 'kvicreg' has no attribute {name!r}")
-    from importlib import import_module
-
     try:
-        return getattr(import_module(_LAZY[name]), name)
+        value = getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("kvicreg"):
             raise
         raise ModuleNotFoundError(
             f"kvicreg.{name} needs {error.name}: pip install 'kvicreg[train]'", name=error.name
         ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__
