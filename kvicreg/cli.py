@@ -16,6 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+asked: list[str] = []
+"""The command line being served, as results remember it."""
+
 # --------------------------------------------------------------------------- the commands
 
 
@@ -165,7 +168,7 @@ def evaluate(
         workers=workers, data_root=data_root,
     )  # fmt: skip
     for run in runs:
-        command = shlex.join(["kvicreg", *sys.argv[1:]])
+        command = shlex.join(["kvicreg", *asked])
         found = measure(run, options, command=command, say=lambda line: print(line, file=sys.stderr, flush=True))
         print(found["verdict"])
     print(comparison_table(runs, on=on))
@@ -496,6 +499,7 @@ def value_of(flag: str, argv: Sequence[str]) -> str | None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the return value is the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
+    asked[:] = argv
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(overview())
         return 0
