@@ -304,7 +304,7 @@ def bench_loss(
     Args:
         out: folder to write: bench-loss.json, bench-loss.csv, latency and memory figures.
         sizes: BATCHxWIDTH for the exact kernels; a grid unless given.
-        scaling_sizes: BATCHxWIDTH for RBF under the approximations; doublings up to 65,536 unless given.
+        scaling_sizes: BATCHxWIDTH for RBF under the approximations; 2,048 to 65,536 unless given.
         kernels: linear, polynomial, rbf, laplacian, laplacian-l1, rq.
         approximations: rff:FEATURES and nystrom:LANDMARKS.
         repeats: timings of each.
