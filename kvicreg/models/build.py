@@ -43,7 +43,10 @@ def build_encoder(
     encoder: nn.Module
     if name == "small-cnn":
         if image_size < 8 * pool:
-            raise ValueError(f"small-cnn, pool={pool}, needs images of {8 * pool} pixels, got {image_size}")
+            raise ValueError(
+                f"small-cnn, pool={pool}, needs images of {8 * pool} pixels, got {image_size}: "
+                f"enlarge them with image_size={8 * pool} (--image-size {8 * pool})"
+            )
         description |= {"width": width, "pool": pool, "norm": norm}
         encoder = SmallCNN(in_channels, width, pool, norm)
     elif name == "resnet18":
