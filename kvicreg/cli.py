@@ -38,7 +38,7 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
     from kvicreg.training.demo import run
 
     folder = run(out=out, seed=seed)
-    options = Options(seed=seed, robustness_images=500, map_images=1000)
+    options = Options(seed=seed, robustness_images=200, map_images=600)
     measure(folder, options, command=f"kvicreg evaluate {folder}", say=lambda line: print(line, file=sys.stderr))
     page = write_report([folder])
     return f"Run folder: {folder} (encoder.safetensors, metrics.csv, demo.json). Open the page: {page}"
