@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import full_precision, safe_sqrt
+from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
 
@@ -79,11 +80,7 @@ class KernelVICRegLoss(nn.Module):
         super().__init__()
         check_choice("parametrization", parametrization, list(DEFAULT_WEIGHTS))
         check_choice("covariance", covariance, ["norm", "squared"])
-        if approximation is not None and not isinstance(approximation, Approximation):
-            raise TypeError(
-                "approximation must be None, operators.Nystrom(...) or operators.RandomFourier(...), "
-                f"got {type(approximation).__name__}"
-            )
+        check_approximation(approximation)
         given = (invariance_weight, variance_weight, covariance_weight)
         defaults = DEFAULT_WEIGHTS[parametrization]
         alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
