@@ -76,11 +76,13 @@ def read_groups(source: str, data: ImageData) -> list[str]:
         names = _column(beside[0], source, data)
     else:
         raise ValueError(
-            f"--groups {source}: no such file; give a text file with one group name per test image, or "
+            f"--groups {source}: no such file; give a text file with one group name per {data.split} image, or "
             "FILE.csv:COLUMN, or put groups.csv with that column beside the images"
         )
     if len(names) != len(data):
-        raise ValueError(f"--groups {source}: {len(names)} names for {len(data)} test images; one each is needed")
+        raise ValueError(
+            f"--groups {source}: {len(names)} names for {len(data)} {data.split} images; one each is needed"
+        )
     return names
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from kvicreg import kernels
+from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import full_precision, safe_sqrt
-from kvicreg.losses.feature_space import check_approximation
+from kvicreg.losses.feature_space import check_approximation, resolved
+from kvicreg.losses.groups import group_views
 from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
+from kvicreg.operators.shard import Shard
 
 __all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "variance_term"]
 
@@ -39,6 +43,10 @@ class KernelVICRegLoss(nn.Module):
 
     With more than two views it is the mean of the loss over all pairs of views.
 
+    With `groups`, a whole number for each row, variance and covariance are also those within each group, every group
+    counting the same: ``(1 - group_weight) * whole batch + group_weight * mean over the groups``. Groups with fewer
+    than two members in the (global) batch are left out.
+
     Args:
         kernel: a name ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic" or "rq") or a `Kernel`.
         parametrization: "scaled" or "paper".
@@ -51,6 +59,8 @@ class KernelVICRegLoss(nn.Module):
         approximation: None (exact), `operators.Nystrom(landmarks=m)` or `operators.RandomFourier(features=D)`.
         gather: under `torch.distributed`, the loss of the global batch (with gradients that are right after DDP's
             averaging); False keeps to the local batch.
+        group_weight: the groups' share of variance and covariance, where `groups` are given: 0 to 1.
+        group_bandwidth: the median heuristic within each group on its own, instead of one bandwidth for all.
 
     Shape:
         Views ``(b, p)``, two or more, all of one shape; the result is a scalar of at least float32.
@@ -76,6 +86,8 @@ class KernelVICRegLoss(nn.Module):
         include_diagonal: bool = False,
         approximation: Approximation | None = None,
         gather: bool = True,
+        group_weight: float = 0.5,
+        group_bandwidth: bool = False,
     ) -> None:
         super().__init__()
         check_choice("parametrization", parametrization, list(DEFAULT_WEIGHTS))
@@ -86,19 +98,24 @@ class KernelVICRegLoss(nn.Module):
         alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
         check_weights(invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
         check_weights(threshold=threshold, eps=eps)
+        if not 0 <= group_weight <= 1:
+            raise ValueError(f"group_weight must be between 0 and 1, got {group_weight}")
         self.kernel = kernels.get(kernel)
+        if group_bandwidth and any(isinstance(m, Median) and m.momentum for m in self.kernel.modules()):
+            raise ValueError("group_bandwidth takes each group's own median, so it can't go with a smoothed one")
         self.parametrization = parametrization
         self.invariance_weight, self.variance_weight, self.covariance_weight = alpha, beta, zeta
         self.threshold, self.eps = float(threshold), float(eps)
         self.covariance, self.include_diagonal = covariance, include_diagonal
         self.approximation = approximation
         self.gather = gather
+        self.group_weight, self.group_bandwidth = float(group_weight), group_bandwidth
 
-    def forward(self, *views: Tensor) -> Tensor:
+    def forward(self, *views: Tensor, groups: Tensor | None = None) -> Tensor:
         """The weighted loss, a scalar."""
-        return self.terms(*views).total
+        return self.terms(*views, groups=groups).total
 
-    def terms(self, *views: Tensor) -> LossTerms:
+    def terms(self, *views: Tensor, groups: Tensor | None = None) -> LossTerms:
         """The weighted total and the three terms without their weights."""
         return kernel_vicreg_terms(
             *views,
@@ -111,6 +128,9 @@ class KernelVICRegLoss(nn.Module):
             include_diagonal=self.include_diagonal,
             approximation=self.approximation,
             gather=self.gather,
+            groups=groups,
+            group_weight=self.group_weight,
+            group_bandwidth=self.group_bandwidth,
         )
 
     def extra_repr(self) -> str:
@@ -132,18 +152,33 @@ def kernel_vicreg_terms(
     include_diagonal: bool = False,
     approximation: Approximation | None = None,
     gather: bool = True,
+    groups: Tensor | None = None,
+    group_weight: float = 0.5,
+    group_bandwidth: bool = False,
 ) -> LossTerms:
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
     checked = check_views(views)
     scaled = parametrization == "scaled"
-    with full_precision(checked[0]):
-        operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
-        per_two_views = 2 / len(views)
-        variance = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled).sum() * per_two_views
+
+    def of_both_views(operator: CovarianceOperator) -> tuple[Tensor, Tensor]:
+        """Variance and covariance, of two views together."""
         spread = covariance_term(operator, form=covariance, include_diagonal=include_diagonal, eps=eps, scaled=scaled)
-        covariance_sum = spread.sum() * per_two_views
-        total = weights[0] * invariance + weights[1] * variance + weights[2] * covariance_sum
-    return LossTerms(total, invariance, variance, covariance_sum)
+        each = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled), spread
+        return each[0].sum() * (2 / len(views)), each[1].sum() * (2 / len(views))
+
+    with full_precision(checked[0]):
+        own = kernel
+        if groups is not None:  # once per step, so that a group is measured with the bandwidth of the whole batch
+            kernel = resolved(kernel, torch.stack(checked), Shard.of(checked[0], gather=gather))
+        operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
+        variance, spread = of_both_views(operator)
+        if groups is not None and (parts := group_views(checked, groups, gather=gather)):
+            shared = own if group_bandwidth else kernel
+            within = [of_both_views(view_operators(p, shared, approximation, False, unit=scaled)[0]) for p in parts]
+            variance = torch.lerp(variance, torch.stack([v for v, _ in within]).mean(), group_weight)
+            spread = torch.lerp(spread, torch.stack([c for _, c in within]).mean(), group_weight)
+        total = weights[0] * invariance + weights[1] * variance + weights[2] * spread
+    return LossTerms(total, invariance, variance, spread)
 
 
 def variance_term(operator: CovarianceOperator, *, threshold: float, eps: float, scaled: bool) -> Tensor:

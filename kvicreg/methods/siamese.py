@@ -10,12 +10,15 @@ from kvicreg.methods.base import Method, StepResult
 
 
 class Siamese(Method):
-    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms."""
+    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms.
 
-    def step(self, views: Sequence[Tensor], step: int) -> StepResult:
+    `known` is what the loss is told beside the embeddings.
+    """
+
+    def step(self, views: Sequence[Tensor], step: int, **known: Tensor) -> StepResult:
         z1, z2 = (self.embed(view) for view in views)
         if not hasattr(self.loss, "terms"):
             return StepResult(self.loss(z1, z2), {}, z1.detach())
-        terms = self.loss.terms(z1, z2)
+        terms = self.loss.terms(z1, z2, **known)
         logged = {name: value.detach() for name, value in terms._asdict().items() if name != "total"}
         return StepResult(terms.total, logged, z1.detach())

@@ -7,11 +7,12 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kvicreg import kernels, operators
 from kvicreg.data import ImageData, Views, load, view_config
 from kvicreg.data.addresses import key
+from kvicreg.evaluation.fairness import read_groups
 from kvicreg.methods import METHODS, Method, Supervised
 from kvicreg.models import Projector, build_encoder
 from kvicreg.models.storage import load_weights
@@ -19,7 +20,7 @@ from kvicreg.training.config import TrainConfig
 
 METHOD_SETTINGS = (
     "temperature", "teacher_temperature", "target_momentum", "queue", "prototypes", "frozen_steps", "predictor_hidden",
-    "redundancy_weight", "basis", "spread_weight", "classes",
+    "redundancy_weight", "basis", "spread_weight", "classes", "group_weight", "group_bandwidth",
 )  # fmt: skip
 """Settings that only some methods have: given to another they are a mistake."""
 
@@ -39,6 +40,17 @@ def build_views(config: TrainConfig, data: ImageData) -> Views:
     """The random views of a config on its data."""
     preset = data.name if config.views == "auto" else config.views
     return Views.of(data, view_config(preset, config.view))
+
+
+def build_groups(config: TrainConfig, data: ImageData) -> Tensor | None:
+    """The group of each training image as a number, where the config names groups."""
+    if config.groups is None:
+        return None
+    if config.method != "kernel-vicreg":
+        raise ValueError(f"groups are for the terms of kernel-vicreg; the method {config.method} has none")
+    names = read_groups(config.groups, data)
+    number = {name: i for i, name in enumerate(sorted(set(names)))}
+    return torch.tensor([number[name] for name in names])
 
 
 def resolve(config: TrainConfig, data: ImageData, views: Views) -> TrainConfig:

@@ -92,6 +92,13 @@ class TrainConfig:
     components: int = 128
     """Landmarks (nystrom) or features (random-fourier)."""
 
+    groups: str | None = None
+    """Group-fair terms: a text file with a group per training image, FILE.csv:COLUMN, or a column of its groups.csv."""
+    group_weight: float | None = None
+    """The groups' share of the variance and covariance terms, 0 to 1; by default the loss's own."""
+    group_bandwidth: bool | None = None
+    """The median heuristic within each group on its own."""
+
     # ---- the other methods; by default each method's own
     temperature: float | None = None
     """Temperature of simclr, moco, swav, dino (the student's), kernel-simclr."""

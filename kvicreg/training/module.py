@@ -26,6 +26,7 @@ class SelfSupervised(pl.LightningModule):
         data: images to draw batches from. Leave it out to bring a loader of your own to `trainer.fit(module, loader)`,
             whose batches are the views: a tuple of float tensors (b, c, h, w).
         views: the random views; by default those that fit the data.
+        groups: a whole number for each image of the data, for the group-fair terms of Kernel VICReg.
 
     Example:
         >>> method = KernelVICReg(my_encoder, Projector(my_encoder.feature_dim))
@@ -40,11 +41,14 @@ class SelfSupervised(pl.LightningModule):
         *,
         data: ImageData | None = None,
         views: Views | None = None,
+        groups: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.method, self.config = method, config or TrainConfig()
         self.data = data
         self.views = Views.of(data) if views is None and data is not None else views
+        self.groups: Tensor | None
+        self.register_buffer("groups", groups, persistent=False)
         self.batches_done = 0  # since the start of training: with the config, the whole address of the next batch
         self.form = torch.channels_last if self._suits_channels_last() else torch.preserve_format
         if self.form is torch.channels_last:
@@ -60,7 +64,8 @@ class SelfSupervised(pl.LightningModule):
         views = batch if self.data is None else self.views_of(batch[0], batch[1])
         views = [view.to(self.dtype, memory_format=self.form) for view in views]
         labels = None if self.data is None else batch[2]
-        result = self.method(views, self.global_step, labels)
+        known = {} if self.groups is None else {"groups": self.groups[batch[1]]}
+        result = self.method(views, self.global_step, labels, **known)
         self.batches_done += 1
         terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates
         return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}

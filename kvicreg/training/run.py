@@ -18,7 +18,7 @@ from torch import nn
 from kvicreg.data import ImageData
 from kvicreg.models import save_encoder
 from kvicreg.models.storage import write_atomically
-from kvicreg.training.build import build_data, build_method, build_views, resolve
+from kvicreg.training.build import build_data, build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints
 from kvicreg.training.config import TrainConfig, dump_config
 from kvicreg.training.module import SelfSupervised
@@ -59,7 +59,7 @@ def train(
 
     # the model: encoder, projector, loss
     method = build_method(config, encoder)
-    module = SelfSupervised(method, config, data=data, views=views)
+    module = SelfSupervised(method, config, data=data, views=views, groups=build_groups(config, data))
     folder = config.folder
 
     # what is measured, shown and kept, in this order at the end of every epoch

@@ -57,16 +57,31 @@ def cases():
                             )
                         ),
                     )
+    for kernel in ("linear", "rbf", "mixture"):
+        for name in ("exact", "nystrom", "rff"):
+            for own in (False, True):
+                if name == "exact" or kernel == "rbf":
+                    yield (
+                        f"groups {kernel} {name} own={own}",
+                        lambda k=kernel, a=name, o=own, **kw: KernelVICRegLoss(
+                            KERNELS[k](),
+                            covariance_weight=0.5,
+                            approximation=APPROXIMATIONS[a](),
+                            group_bandwidth=o,
+                            **kw,
+                        ),
+                    )
     for convention in ("official", "paper", "solo-learn"):
         yield f"vicreg {convention}", lambda c=convention, **kw: VICRegLoss(c, **kw)
 
 
-def gradients(criterion, network, rows):
+def gradients(criterion, network, rows, groups=None):
     """Loss and gradients of the network and of the criterion's own parameters, views 1 and 2 being these rows."""
     parameters = [network, *criterion.parameters()]
     for parameter in parameters:
         parameter.grad = None
-    loss = criterion(*(torch.tanh(view[rows] @ network) for view in VIEWS))
+    known = {} if groups is None else {"groups": groups[rows]}
+    loss = criterion(*(torch.tanh(view[rows] @ network) for view in VIEWS), **known)
     loss.backward()
     return loss.detach(), [parameter.grad for parameter in parameters]
 
@@ -83,6 +98,8 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     base = torch.randn(ROWS, INPUTS)
     VIEWS = [base + 0.3 * torch.randn(ROWS, INPUTS) for _ in range(3 if os.environ.get("THREE_VIEWS") else 2)]
+    # one group in a single process, one with members in all of them, one with a single member, which does not count
+    GROUPS = torch.tensor([7] * 5 + [2, 3] * ((ROWS - 6) // 2) + [9] * (1 + (ROWS - 6) % 2))
     network = torch.randn(INPUTS, WIDTH, requires_grad=True)
     cuts = [0, *(ROWS * i // world - i for i in range(1, world)), ROWS]  # uneven parts
     mine = slice(cuts[rank], cuts[rank + 1])
@@ -96,9 +113,10 @@ if __name__ == "__main__":
 
     worst, most_gathered = {}, {}
     for label, make in cases():
-        expected_loss, expected = gradients(make(gather=False), network, slice(None))
+        groups = GROUPS if label.startswith("groups") else None
+        expected_loss, expected = gradients(make(gather=False), network, slice(None), groups)
         gathered.clear()
-        loss, shared = gradients(make(), network, mine)
+        loss, shared = gradients(make(), network, mine, groups)
         most_gathered[label] = max(gathered)
         for gradient in shared:
             dist.all_reduce(gradient)

@@ -1,0 +1,42 @@
+"""`kvicreg train --groups`: the groups of the training images reach the loss, by the address of each image."""
+
+from dataclasses import replace
+
+import pytest
+
+from kvicreg.losses import KernelVICRegLoss
+from kvicreg.training.config import load_config
+from kvicreg.training.run import train
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """The groups that the loss was told at every step."""
+    seen = []
+    terms = KernelVICRegLoss.terms
+
+    def watched(self, *views, groups=None):
+        seen.append(groups)
+        return terms(self, *views, groups=groups)
+
+    monkeypatch.setattr(KernelVICRegLoss, "terms", watched)
+    return seen
+
+
+def test_every_image_comes_with_its_group(tmp_path, tiny_config, tiny_data, told):
+    (tmp_path / "groups.txt").write_text("".join(f"{'few' if i < 10 else 'many'}\n" for i in range(len(tiny_data))))
+    folder = train(replace(tiny_config, groups=str(tmp_path / "groups.txt"), epochs=1), data=tiny_data, quiet=True)
+    assert sum(int((groups == 0).sum()) for groups in told) == 10  # an epoch shows every image once
+    assert all(len(groups) == 32 for groups in told)
+    config = load_config(folder / "config.yaml")
+    assert (config.group_weight, config.group_bandwidth) == (0.5, False)
+
+
+def test_mistakes_are_named(tmp_path, tiny_config, tiny_data):
+    (tmp_path / "groups.txt").write_text("a\nb\n")
+    with pytest.raises(ValueError, match=f"2 names for {len(tiny_data)} train images"):
+        train(replace(tiny_config, groups=str(tmp_path / "groups.txt")), data=tiny_data, quiet=True)
+    with pytest.raises(ValueError, match="the method simclr has none"):
+        train(replace(tiny_config, groups=str(tmp_path / "groups.txt"), method="simclr"), data=tiny_data, quiet=True)
+    with pytest.raises(ValueError, match="the method vicreg has no group_weight"):
+        train(replace(tiny_config, group_weight=0.3, method="vicreg"), data=tiny_data, quiet=True)
