@@ -12,6 +12,7 @@ from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.files import FileData
 from kvicreg.data.images import ArrayData, ImageData
 from kvicreg.data.loading import load
+from kvicreg.data.parts import first_images, hold_out
 from kvicreg.data.presets import PRESETS, ViewConfig, view_config
 from kvicreg.data.views import Views, normalisation
 
@@ -26,6 +27,8 @@ __all__ = [
     "batches",
     "count_batches",
     "data_root",
+    "first_images",
+    "hold_out",
     "in_order",
     "load",
     "normalisation",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg import kernels, operators
-from kvicreg.data import ImageData, Views, load, view_config
+from kvicreg.data import ImageData, Views, first_images, hold_out, load, view_config
 from kvicreg.data.addresses import key
 from kvicreg.evaluation.fairness import read_groups
 from kvicreg.methods import METHODS, Method, Supervised
@@ -26,14 +26,16 @@ METHOD_SETTINGS = (
 
 
 def build_data(config: TrainConfig) -> ImageData:
-    """The training images of a config."""
-    return load(
+    """The images a config pretrains on."""
+    data = load(
         config.data,
         config.split,
         root=config.data_root,
         image_size=config.image_size,
         channels=config.channels,
     )
+    data, _ = hold_out(data, config.holdout)
+    return data if config.images is None else first_images(data, config.images)
 
 
 def build_views(config: TrainConfig, data: ImageData) -> Views:
@@ -79,10 +81,12 @@ def build_kernel(config: TrainConfig) -> kernels.Kernel:
         "alpha": config.alpha,
         "norm": config.distance_norm,
     }
-    if config.bandwidth_momentum:
+    if config.bandwidth_momentum or config.bandwidth_multiple != 1:
         if config.gamma is not None:
-            raise ValueError("bandwidth_momentum smooths the median, so it can't go with a fixed gamma")
-        options["gamma"] = kernels.Median(momentum=config.bandwidth_momentum)
+            raise ValueError(
+                "bandwidth_momentum and bandwidth_multiple change the median, so they can't go with a fixed gamma"
+            )
+        options["gamma"] = kernels.Median(multiple=config.bandwidth_multiple, momentum=config.bandwidth_momentum)
     chosen = type(kernels.get(config.kernel))
     options = {name: value for name, value in options.items() if value is not None}
     unknown = set(options) - set(inspect.signature(chosen).parameters)
@@ -161,6 +165,7 @@ def build_method(config: TrainConfig, encoder: nn.Module | None = None) -> Metho
         config.projector_outputs,
         config.projector_layers,
         config.norm,
+        config.projector_final,
     )
     if config.init is not None:
         load_weights(encoder, config.init)

@@ -15,6 +15,7 @@ _POSITIVE = (
     "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
     "projector_outputs", "components", "devices", "nodes", "log_every", "probe_every", "image_size", "max_steps",
     "clip", "checkpoint_steps", "checkpoint_minutes", "gamma", "queue", "prototypes", "predictor_hidden", "classes",
+    "images", "bandwidth_multiple",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "workers",
@@ -24,6 +25,7 @@ _NOT_NEGATIVE = (
     "momentum",
     "probe_images",
     "local_crops",
+    "holdout",
 )
 
 
@@ -48,6 +50,10 @@ class TrainConfig:
     """Single strengths changed on top of the preset: --view rotation 10 blur 0.5."""
     workers: int = 2
     """Processes that decode image files; data in memory needs none."""
+    images: int | None = None
+    """Pretrain on only so many images, drawn alike for every seed; by default all."""
+    holdout: int = 0
+    """Training images set aside for validation, alike for every seed: pretraining never sees them."""
 
     # ---- method and loss
     method: Literal[
@@ -61,6 +67,8 @@ class TrainConfig:
     """The kernel's scale; by default the median heuristic (polynomial: 1 / width)."""
     bandwidth_momentum: float = 0.0
     """Smoothing of the median over steps, 0 (each batch's own) to below 1."""
+    bandwidth_multiple: float = 1.0
+    """The bandwidth in units of the median distance; above 1 the kernel sees coarser structure."""
     degree: int | None = None
     """Degree of the polynomial kernel."""
     coef0: float | None = None
@@ -142,6 +150,8 @@ class TrainConfig:
     """Width of the projector's hidden layers."""
     projector_outputs: int = 1024
     """Width of the embeddings."""
+    projector_final: Literal["none", "batch", "length"] = "none"
+    """What brings the embeddings to one scale: nothing, each coordinate over the batch, or each one's length."""
     init: str | None = None
     """Run folder or encoder.safetensors whose encoder weights to start from."""
 

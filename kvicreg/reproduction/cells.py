@@ -1,0 +1,171 @@
+"""Cells: what every table is made of. A cell is one run folder and what was measured of its encoder.
+
+A cell that is finished is skipped, one that was cut short is resumed, so a table can be made in many sittings and,
+with `part`, on many machines that share the folder of runs.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from kvicreg.data import ImageData, first_images, hold_out, load
+from kvicreg.evaluation.controls import RawPixels
+from kvicreg.evaluation.features import extract
+from kvicreg.evaluation.intervals import bootstrap_interval
+from kvicreg.evaluation.probes import knn, linear_probe
+from kvicreg.models import PretrainedEncoder, load_encoder
+from kvicreg.models.storage import write_atomically
+from kvicreg.training.build import build_data, build_method, build_views, resolve
+from kvicreg.training.config import TrainConfig, load_config
+from kvicreg.training.run import train
+
+__all__ = ["Cell", "Split", "controls", "run_cells"]
+
+Split = Literal["validation", "test"]
+PROBE_IMAGES = 10_000
+"""Labelled training images that the probes of a cell are fitted on, unless it says otherwise."""
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training run of a table.
+
+    Args:
+        name: its folder.
+        config: its settings; `holdout` images of the training set are for validation.
+        labels: what tells it from the others in the table, such as its kernel.
+        probe_images: labelled images to fit the probes on.
+    """
+
+    name: str
+    config: TrainConfig
+    labels: dict[str, Any] = field(default_factory=dict)
+    probe_images: int = PROBE_IMAGES
+
+
+def run_cells(
+    cells: Sequence[Cell], runs: Path, *, on: Split, part: tuple[int, int] = (0, 1), say: Say = print
+) -> list[dict[str, Any]]:
+    """Train and measure the cells that are not finished; returns a row for each that is.
+
+    Args:
+        runs: folder of the run folders.
+        on: score on the images held out of training, or on the test set.
+        part: (k, n): train only every n-th cell, from the k-th on; the others are left to other processes.
+    """
+    names = [cell.name for cell in cells]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise ValueError(f"two cells are called {sorted(repeated)[0]!r}")
+    mine = cells[part[0] :: part[1]]
+    for number, cell in enumerate(mine, 1):
+        if finished(cell, runs, on) is None:
+            row = _run(cell, runs, on)
+            scores = ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
+            say(f"{number}/{len(mine)} {cell.name}: {scores}")
+    return [row for cell in cells if (row := finished(cell, runs, on)) is not None]
+
+
+def finished(cell: Cell, runs: Path, on: Split) -> dict[str, Any] | None:
+    """The row of a cell that was run with these very settings, else None."""
+    path = runs / cell.name / f"cell-{on}.json"
+    if not path.is_file():
+        return None
+    row: dict[str, Any] = json.loads(path.read_text())
+    return {**row, **cell.labels} if row["config"] == _asked(cell) else None
+
+
+def controls(config: TrainConfig, runs: Path, *, on: Split, probe_images: int = PROBE_IMAGES) -> list[dict[str, Any]]:
+    """Rows of raw pixels and of the encoder as its seed made it, untrained."""
+    rows = []
+    for name in ("raw pixels", "random encoder"):
+        path = runs / "controls" / f"{Path(config.data).name}-{name.replace(' ', '-')}-{config.seed}-{on}.json"
+        settings = {**asdict(config), "out": None, "probe_images_of_cell": probe_images}
+        row = json.loads(path.read_text()) if path.is_file() else {}
+        if row.get("config") != settings:
+            data = build_data(config)
+            encoder = RawPixels(data.shape) if name == "raw pixels" else _untrained(config, data)
+            row = {"method": name, "seed": config.seed, **_measure(encoder, config, on, probe_images)}
+            row |= {"seconds": 0.0, "config": settings}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(row, indent=1).encode() + b"\n")
+        rows.append(row)
+    return rows
+
+
+def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
+    views = build_views(config, data)
+    method = build_method(resolve(config, data, views))
+    description = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
+    description |= {"mean": list(views.mean), "std": list(views.std)}
+    return PretrainedEncoder(method.encoder, None, description).eval()
+
+
+def _asked(cell: Cell) -> dict[str, Any]:
+    """The settings of a cell as json keeps them; where its folder lies does not matter."""
+    settings = {**asdict(cell.config), "out": None, "data_root": None, "probe_images_of_cell": cell.probe_images}
+    return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
+
+
+def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
+    folder = runs / cell.name
+    config = TrainConfig(**{**asdict(cell.config), "out": str(folder)})
+    started = time.perf_counter()
+    seconds: float | None = None
+    if not (folder / "encoder.safetensors").is_file() or not _same(folder, config):
+        resume = (folder / "checkpoints" / "last.ckpt").is_file() and _same(folder, config)
+        train(config, quiet=True, resume=resume, overwrite=not resume)
+        seconds = None if resume else round(time.perf_counter() - started, 1)
+    if seconds is None:  # trained before, in another sitting: its own clock is gone
+        seconds = float("nan")
+    measured = _measure(load_encoder(folder), config, on, cell.probe_images)
+    row = {"method": config.method, "kernel": config.kernel if config.uses_kernel else None, "seed": config.seed}
+    row |= {**measured, "seconds": seconds, "threads": torch.get_num_threads(), "config": _asked(cell)}
+    write_atomically(folder / f"cell-{on}.json", json.dumps(row, indent=1).encode() + b"\n")
+    return row
+
+
+def _same(folder: Path, config: TrainConfig) -> bool:
+    """Whether a run folder was made with these settings; what the config leaves open may be anything."""
+    if not (folder / "config.yaml").is_file():
+        return False
+    kept = load_config(folder / "config.yaml")
+    asked = {f.name: getattr(config, f.name) for f in fields(TrainConfig) if f.name not in ("out", "view", "data_root")}
+    of_view = all(kept.view.get(name) == value for name, value in config.view.items())
+    return of_view and all(value is None or value == getattr(kept, name) for name, value in asked.items())
+
+
+def _measure(encoder: nn.Module, config: TrainConfig, on: Split, probe_images: int) -> dict[str, Any]:
+    """Accuracy, with its interval over the scored images, of the linear probe and of 20 nearest neighbours."""
+    fit, score = splits(config, on, probe_images)
+    assert fit.labels is not None
+    assert score.labels is not None
+    x, t = extract(encoder, fit), extract(encoder, score)
+    found: dict[str, Any] = {"on": on, "fitted_on": len(fit), "scored_on": len(score)}
+    sets = (x, fit.labels, t, score.labels)
+    for name, result in {"probe": linear_probe(*sets, seed=config.seed), "knn": knn(*sets)}.items():
+        interval = bootstrap_interval(result.correct, seed=config.seed)
+        found |= {name: result.accuracy, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return found
+
+
+def splits(config: TrainConfig, on: Split, probe_images: int = PROBE_IMAGES) -> tuple[ImageData, ImageData]:
+    """Labelled images to fit probes on, and those to score them on; neither depends on the run's seed or size."""
+    shape = {"root": config.data_root, "image_size": config.image_size, "channels": config.channels}
+    data = load(config.data, "train", **shape)  # type: ignore[arg-type]
+    rest, held = hold_out(data, config.holdout)
+    score = held if on == "validation" else load(config.data, "test", **shape)  # type: ignore[arg-type]
+    if score is None:
+        raise ValueError("holdout: validation needs images set aside; give a number above 0")
+    if rest.labels is None or score.labels is None:
+        raise ValueError(f"{config.data!r} has no labelled train and test images to compare methods on")
+    return first_images(rest, min(probe_images, len(rest))), score

@@ -1,0 +1,97 @@
+"""Cells of a table: trained once, resumed or skipped, scored on images that training never saw."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kvicreg.reproduction import cells
+from kvicreg.reproduction.cells import Cell, controls, run_cells, splits
+from kvicreg.training.config import TrainConfig
+
+TINY = TrainConfig(
+    data="digits", image_size=16, images=300, holdout=200, epochs=1, batch_size=64, width=0.25, pool=1,
+    projector_layers=2, projector_hidden=32, projector_outputs=32, probe_images=0, spectrum_images=32,
+)  # fmt: skip
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def test_a_finished_cell_is_skipped_and_a_changed_one_is_run_again(tmp_path, monkeypatch):
+    cell = Cell("one", TINY, {"kernel name": "RBF"}, probe_images=200)
+    (row,) = run_cells([cell], tmp_path, on="validation", say=quiet)
+    assert row["kernel name"] == "RBF"
+    assert row["scored_on"] == 200
+    assert 0 <= row["probe_low"] <= row["probe"] <= row["probe_high"] <= 1
+
+    ran = []
+    real = cells.train
+    monkeypatch.setattr(cells, "train", lambda config, **more: ran.append(config) or real(config, **more))
+    assert run_cells([cell], tmp_path, on="validation", say=quiet) == [row]
+    assert ran == []
+    run_cells([cell], tmp_path, on="test", say=quiet)  # another measurement of the same run
+    assert ran == []
+    run_cells([replace(cell, config=replace(TINY, seed=1))], tmp_path, on="validation", say=quiet)
+    assert [config.seed for config in ran] == [1]
+
+
+def test_parts_share_the_cells_and_the_table_has_what_is_finished(tmp_path):
+    table = [Cell(f"seed-{seed}", replace(TINY, seed=seed), probe_images=200) for seed in (0, 1)]
+    first = run_cells(table, tmp_path, on="validation", part=(0, 2), say=quiet)
+    assert [row["seed"] for row in first] == [0]
+    both = run_cells(table, tmp_path, on="validation", part=(1, 2), say=quiet)
+    assert [row["seed"] for row in both] == [0, 1]
+
+
+def test_a_cell_cut_short_is_resumed(tmp_path, monkeypatch):
+    cell = Cell("one", replace(TINY, epochs=2), probe_images=200)
+    (whole,) = run_cells([cell], tmp_path / "whole", on="validation", say=quiet)
+
+    class Cut(RuntimeError):
+        pass
+
+    def stop_after_one_epoch(config, **more):
+        import lightning.pytorch as pl
+
+        class Stop(pl.Callback):
+            def on_train_epoch_start(self, trainer, module):
+                if trainer.current_epoch == 1:
+                    raise Cut
+
+        return real(config, callbacks=[Stop()], **more)
+
+    real = cells.train
+    monkeypatch.setattr(cells, "train", stop_after_one_epoch)
+    with pytest.raises(Cut):
+        run_cells([cell], tmp_path / "cut", on="validation", say=quiet)
+    resumed = []
+    monkeypatch.setattr(cells, "train", lambda c, **more: resumed.append(more["resume"]) or real(c, **more))
+    (row,) = run_cells([cell], tmp_path / "cut", on="validation", say=quiet)
+    assert resumed == [True]
+    assert row["probe"] == whole["probe"]
+
+
+def test_controls_are_measured_once(tmp_path):
+    rows = controls(TINY, tmp_path, on="validation", probe_images=200)
+    assert [row["method"] for row in rows] == ["raw pixels", "random encoder"]
+    kept = next(iter((tmp_path / "controls").glob("*random*")))
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "probe": 2.0}))
+    assert controls(TINY, tmp_path, on="validation", probe_images=200)[1]["probe"] == 2.0
+
+
+def test_probes_are_fitted_on_images_other_than_those_scored():
+    fit, score = splits(TINY, "validation", 500)
+    known = {image.numpy().tobytes() for image in fit.images}
+    assert not known & {image.numpy().tobytes() for image in score.images}
+
+
+def test_two_cells_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="two cells are called 'one'"):
+        run_cells([Cell("one", TINY), Cell("one", TINY)], tmp_path, on="test")
+
+
+def test_validation_without_a_holdout_is_refused():
+    with pytest.raises(ValueError, match="holdout: validation needs images set aside"):
+        splits(replace(TINY, holdout=0), "validation")
