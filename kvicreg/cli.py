@@ -204,6 +204,24 @@ def report(runs: list[Path], /, out: Path | None = None) -> str:
     return f"Page: {page} (figures in {', '.join(str(run / 'figures') for run in runs)})"
 
 
+def replay(run: Path, /) -> str:
+    """Repeat the batch that stopped a training, and tell where it went wrong.
+
+    When a loss is not finite, training stops at that step and leaves RUN/fault.npz. From the last checkpoint on, the
+    same steps are taken again, on one process and without changing the run.
+
+    Example:
+        kvicreg replay runs/first
+
+    Args:
+        run: run folder.
+    """
+    from kvicreg.training.replay import replay as repeat
+
+    repeat(run)
+    return f"What was found: {run / 'replay.json'}"
+
+
 def export(
     run: Path, /, format: Literal["onnx", "torch"] = "onnx", out: Path | None = None, projector: bool = False
 ) -> str:
@@ -416,6 +434,7 @@ def reproduce_peers(
 COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
     "train": train,
+    "replay": replay,
     "embed": embed,
     "evaluate": evaluate,
     "report": report,
@@ -526,12 +545,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - held until the interpreter exits
         return 0
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except Exception as error:
         if os.environ.get("KVICREG_DEBUG"):
             raise
-        said = str(error) if str(error) else type(error).__name__
+        said = sentence(error)
         print(said if said.startswith("kvicreg") else f"kvicreg {name}: {said}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+
+
+UNEXPECTED = "this is a defect of kvicreg, please report it with what KVICREG_DEBUG=1 shows"
+
+
+def sentence(error: Exception) -> str:
+    """An error in words; what is nobody's mistake but ours says so."""
+    said = str(error) if str(error) else type(error).__name__
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    if isinstance(error, ValueError | TypeError | OSError | ImportError | MemoryError):
+        return said
+    if isinstance(error, RuntimeError) and ("allocate memory" in said or "out of memory" in said):
+        return f"out of memory: {said.splitlines()[0]}"
+    return f"{type(error).__name__}: {said.splitlines()[0]} ({UNEXPECTED})"
 
 
 if __name__ == "__main__":

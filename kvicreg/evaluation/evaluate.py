@@ -28,6 +28,7 @@ from kvicreg.evaluation.runs import EvaluationData, Run, evaluation_data, open_r
 from kvicreg.evaluation.supervised import fine_tuning, train_with_labels
 from kvicreg.evaluation.verdict import verdict
 from kvicreg.models import PretrainedEncoder
+from kvicreg.storage import working_on
 
 FEW_LABELS = {"labels_1_percent": 0.01, "labels_10_percent": 0.1}
 
@@ -111,8 +112,12 @@ def evaluate(
         command: the command line to note in the results.
         say: told what is being done, a line each.
     """
-    options = options or Options()
     run = open_run(path)
+    with working_on(run.path, "kvicreg evaluate"):
+        return _evaluate(run, options or Options(), command, say)
+
+
+def _evaluate(run: Run, options: Options, command: str | None, say: Say) -> dict[str, Any]:
     device = torch.device(
         ("cuda" if torch.cuda.is_available() else "cpu") if options.device == "auto" else options.device
     )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.data import ImageData, in_order
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 
 Progress = Callable[[int, int], None]  # (images done, images in all)
 Alter = Callable[[Tensor, Tensor], Tensor]  # (uint8 images, their indices) -> uint8 images

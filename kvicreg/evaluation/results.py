@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kvicreg.evaluation.intervals import Interval, PairedDifference
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 
 FORMAT = 1
 

@@ -23,6 +23,10 @@ class LossTerms(NamedTuple):
     covariance: Tensor
 
 
+class NotFiniteViews(ValueError):
+    """The network's output, given to a loss, has NaN or infinite values."""
+
+
 def stack_views(views: Sequence[Tensor]) -> Tensor:
     """The views, checked, as one tensor ``(v, b, p)``."""
     return torch.stack(check_views(views))
@@ -60,7 +64,7 @@ def _check_finite(views: Sequence[Tensor]) -> None:
         bad = int((~view.isfinite()).sum())
         if bad:
             rows = int((~view.isfinite()).any(dim=1).sum())
-            raise ValueError(
+            raise NotFiniteViews(
                 f"view {i} has {bad} NaN or infinite values, in {rows} of its {len(view)} rows: "
                 "the network diverged or its input was not finite; lower the learning rate or look at the data"
             )

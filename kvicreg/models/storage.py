@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from kvicreg.models.build import build_encoder
 from kvicreg.models.projector import Projector
+from kvicreg.storage import write_atomically
 
 GREY = (0.299, 0.587, 0.114)  # ITU-R 601 luma, as Pillow's "L"
 
@@ -134,19 +134,6 @@ def load_encoder(
         head = Projector(**description["projector"])
         load_weights(head, folder / "projector.safetensors")
     return PretrainedEncoder(encoder, head, description).to(device).eval()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a stop at any moment leaves the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def save_weights(module: nn.Module, path: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from kvicreg.kernels.pairs import is_concrete
 
-__all__ = ["eigenvalues"]
+__all__ = ["eigenvalues", "eigenvectors", "repeated_decompositions"]
 
 WORKERS_FROM = 128
 """Matrices at least this large are decomposed by worker threads on a CPU, one each, side by side."""
@@ -33,6 +33,11 @@ def eigenvalues(matrix: Tensor) -> Tensor:
         return _decompose(matrix, vectors=False)[0]
     values: Tensor = _Eigenvalues.apply(matrix)[0]
     return values
+
+
+def eigenvectors(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues, ascending, and eigenvectors of symmetric matrices ``(..., n, n)``, without a gradient."""
+    return _decompose(matrix, vectors=True)
 
 
 class _Eigenvalues(torch.autograd.Function):
@@ -78,9 +83,36 @@ def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
             return values, torch.stack([basis.mT for _, basis in solved]).reshape(matrix.shape).mT
         return _solve(matrix, vectors=vectors)
     except torch.linalg.LinAlgError:
-        _say_once("an eigendecomposition did not converge; it was repeated in float64")
-        values, basis = _solve(matrix.double().cpu(), vectors=vectors)
-        return values.to(matrix), basis.to(matrix)
+        return _rescued(matrix, vectors=vectors)
+
+
+def _rescued(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
+    """What a solver that gave up leaves to do: float64, then singular values; never an exception.
+
+    A matrix that is not finite has eigenvalues nan, which the loss then shows.
+    """
+    _repeated.append(1)
+    precise = matrix.detach().double().cpu()
+    finite = precise.isfinite().all(-1).all(-1)
+    asked = torch.where(finite[..., None, None], precise, torch.eye(matrix.shape[-1], dtype=precise.dtype))
+    try:
+        values, basis = _solve(asked, vectors=vectors)
+    except torch.linalg.LinAlgError:
+        # A + sI is positive definite, and its singular values are its eigenvalues
+        shift = 2 * torch.linalg.matrix_norm(asked)[..., None] + torch.finfo(asked.dtype).tiny
+        left, singular, _ = torch.linalg.svd(asked + shift[..., None] * torch.eye(asked.shape[-1], dtype=asked.dtype))
+        values, basis = singular.flip(-1) - shift, left.flip(-1)
+    values = values.masked_fill(~finite[..., None], torch.nan)
+    _say_once("an eigendecomposition did not converge; it was repeated in float64")
+    return values.to(matrix), basis.to(matrix)
+
+
+_repeated: list[int] = []
+
+
+def repeated_decompositions() -> int:
+    """How many decompositions of this process had to be repeated because the first solver gave up."""
+    return len(_repeated)
 
 
 def _solve(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, SamePoints
 from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.eigenvalues import eigenvectors
 from kvicreg.operators.shard import Shard
 
 __all__ = ["Nystrom"]
@@ -56,7 +57,7 @@ class Nystrom(Approximation):
             # In float64, since what is small here is inverted. Landmarks that repeat each other make zeros of it:
             # what can't be told from zero in the precision of the embeddings is left out.
             precise = landmarks.double() if z.device.type != "mps" else landmarks.cpu().double()
-            values, vectors = torch.linalg.eigh(kernel.evaluate(AllPairs(precise)))
+            values, vectors = eigenvectors(kernel.evaluate(AllPairs(precise)))
             smallest = values[-1] * torch.finfo(z.dtype).eps
             whitening = (vectors * torch.where(values > smallest, values, torch.inf).rsqrt()).to(z)
         return torch.stack([kernel.evaluate(AllPairs(view, landmarks)) @ whitening for view in views])

@@ -22,7 +22,7 @@ from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.intervals import bootstrap_interval
 from kvicreg.evaluation.probes import knn, linear_probe
 from kvicreg.models import PretrainedEncoder, load_encoder
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 from kvicreg.training.build import build_data, build_method, build_views, resolve
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train

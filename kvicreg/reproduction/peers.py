@@ -25,7 +25,7 @@ from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.methods import METHODS
 from kvicreg.models import load_encoder
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 from kvicreg.training.config import TrainConfig
 from kvicreg.training.run import train
 

@@ -11,8 +11,12 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
+from kvicreg.training.guard import StepGuard
 from kvicreg.training.record import Record
+
+NEEDED = ("state_dict", "optimizer_states", "callbacks", "batches_done", "pytorch-lightning_version")
+ADVICE = "copy best.ckpt over it to go on from the best epoch, or begin again with --overwrite"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -24,7 +28,16 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         write_atomically(Path(path), buffer.getvalue())
 
     def load_checkpoint(self, path: Any, map_location: Any = "cpu", weights_only: Any = True) -> dict[str, Any]:
-        checkpoint: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        try:
+            checkpoint: dict[str, Any] = torch.load(path, map_location=map_location or "cpu", weights_only=True)
+        except OSError:
+            raise
+        except Exception as error:  # torch, zipfile and pickle raise whatever the damage makes them stumble over
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ValueError(f"{path} is damaged ({reason[:200]}); {ADVICE}") from error
+        missing = [key for key in NEEDED if not isinstance(checkpoint, dict) or key not in checkpoint]
+        if missing:
+            raise ValueError(f"{path} was not written by this version of kvicreg: it lacks {missing[0]}; {ADVICE}")
         return checkpoint
 
 
@@ -36,12 +49,14 @@ class Checkpoints(pl.Callback):
     Args:
         folder: the run folder.
         record: the callback that has measured the epoch.
+        guard: the callback that says whether the weights are worth keeping.
         steps: batches between checkpoints within an epoch; None for none.
         minutes: longest time between checkpoints.
     """
 
-    def __init__(self, folder: Path, record: Record, *, steps: int | None, minutes: float) -> None:
-        self.folder, self.record, self.steps, self.minutes = folder / "checkpoints", record, steps, minutes
+    def __init__(self, folder: Path, record: Record, guard: StepGuard, *, steps: int | None, minutes: float) -> None:
+        self.folder, self.record, self.guard = folder / "checkpoints", record, guard
+        self.steps, self.minutes = steps, minutes
         self.best = float("-inf")
         self.saved_at = time.monotonic()
 
@@ -53,7 +68,7 @@ class Checkpoints(pl.Callback):
         if trainer.world_size == 1:  # clocks differ between processes, and a checkpoint needs all of them
             due |= time.monotonic() - self.saved_at > 60 * self.minutes
         if due:
-            self.record.check_finite()  # never replace a good checkpoint by a broken one
+            self.guard.check_weights(trainer, module)  # never replace a good checkpoint by a broken one
             self._save(trainer, "last")
 
     def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:

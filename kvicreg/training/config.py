@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ _POSITIVE = (
     "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
     "projector_outputs", "components", "devices", "nodes", "log_every", "probe_every", "image_size", "max_steps",
     "clip", "checkpoint_steps", "checkpoint_minutes", "gamma", "queue", "prototypes", "predictor_hidden", "classes",
-    "images", "bandwidth_multiple",
+    "images", "bandwidth_multiple", "timeout_minutes",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "workers",
@@ -192,6 +193,8 @@ class TrainConfig:
     """Machines."""
     strategy: str = "auto"
     """Lightning's strategy: ddp, ..."""
+    timeout_minutes: float = 10.0
+    """Longest that processes wait for each other before the training is given up."""
     channels_last: bool = True
     """Keep images with channels last in memory, which convolutions like."""
     compile: bool = False
@@ -218,6 +221,9 @@ class TrainConfig:
     """Weights & Biases project to log to."""
 
     def __post_init__(self) -> None:
+        for name, value in [*vars(self).items(), *self.view.items()]:
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}")
         for name in _POSITIVE:
             value = getattr(self, name)
             if value is not None and not value > 0:

@@ -15,7 +15,7 @@ from kvicreg.evaluation.controls import RawPixels, random_encoder
 from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import load_encoder
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 from kvicreg.training.config import load_config
 from kvicreg.training.run import train
 

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvicreg.models.storage import write_atomically
+from kvicreg.operators.eigenvalues import repeated_decompositions
+from kvicreg.storage import write_atomically
 from kvicreg.training import alarm
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, spectrum
@@ -48,6 +49,7 @@ class Record(pl.Callback):
         self.batches = 0
         self.live: dict[str, float] = {}  # what the progress bar shows
         self.clock, self.clock_images = time.perf_counter(), 0
+        self.repeated = repeated_decompositions()
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.sums = {
@@ -92,7 +94,11 @@ class Record(pl.Callback):
         row |= {"epoch": epoch, "step": trainer.global_step, "images_per_second": rate}
         row |= {"learning_rate": module.current_learning_rate()}
         row |= dict(zip(("probe_accuracy", "knn_accuracy"), probe or (math.nan, math.nan), strict=True))
-        row["warning"] = " ".join(alarm.warnings(now, self.first, bounded=bounded))
+        said = alarm.warnings(now, self.first, bounded=bounded)
+        self.repeated, before = repeated_decompositions(), self.repeated
+        if self.repeated > before:
+            said.append(f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64.")
+        row["warning"] = " ".join(said)
         self.rows.append(row)
         self.spectra.append(now.eigenvalues)
         if trainer.is_global_zero:

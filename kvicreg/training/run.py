@@ -6,21 +6,25 @@ import logging
 import shutil
 import warnings
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import nn
 
 from kvicreg.data import ImageData
+from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.models import save_encoder
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import LOCK, working_on, write_atomically
+from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_data, build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints
 from kvicreg.training.config import TrainConfig, dump_config
+from kvicreg.training.faults import Companions, clear_errors, strategy_of
+from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
 from kvicreg.training.progress import ProgressLines
@@ -48,7 +52,7 @@ def train(
         quiet: print nothing.
         callbacks: Lightning callbacks of your own, called after ours.
     """
-    _calm_lightning()
+    calm_lightning()
     console = Console(quiet=quiet)
     config = config or TrainConfig()
 
@@ -62,72 +66,81 @@ def train(
     module = SelfSupervised(method, config, data=data, views=views, groups=build_groups(config, data))
     folder = config.folder
 
-    # what is measured, shown and kept, in this order at the end of every epoch
+    # what is watched, measured, shown and kept, in this order at the end of every epoch
+    guard = StepGuard(folder)
     fixed = FixedImages(data, views, count=config.spectrum_images, probe_count=config.probe_images, seed=config.seed)
     record = Record(folder, fixed, log_every=config.log_every, probe_every=config.probe_every)
     progress = ProgressLines(record, console)
-    checkpoints = Checkpoints(folder, record, steps=config.checkpoint_steps, minutes=config.checkpoint_minutes)
+    checkpoints = Checkpoints(folder, record, guard, steps=config.checkpoint_steps, minutes=config.checkpoint_minutes)
 
-    try:
-        trainer = pl.Trainer(
-            max_epochs=config.epochs,
-            max_steps=config.max_steps or -1,
-            accelerator=config.accelerator,
-            devices=config.devices,
-            num_nodes=config.nodes,
-            strategy=config.strategy,
-            precision=config.precision,
-            accumulate_grad_batches=config.accumulate,
-            gradient_clip_val=config.clip,
-            deterministic=config.deterministic,
-            sync_batchnorm=torch.cuda.is_available() and config.devices * config.nodes > 1,
-            use_distributed_sampler=False,  # data.batches gives every process its slice
-            callbacks=[record, progress, checkpoints, *callbacks],
-            plugins=[AtomicCheckpointIO()],
+    with ExitStack() as held, clear_errors(config, console):
+        trainer = build_trainer(
+            config,
+            callbacks=[guard, Companions(), record, progress, checkpoints, *callbacks],
             logger=_loggers(config, folder),
-            default_root_dir=folder,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
         )
 
         # nothing has been written so far
         if trainer.is_global_zero:
+            if resume and not (folder / "config.yaml").is_file():
+                raise FileNotFoundError(f"{folder} is not a run folder: it has no config.yaml to resume from")
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(working_on(folder, "kvicreg train"))
             _open_folder(folder, resume=resume, overwrite=overwrite)
             if not resume:
                 write_atomically(folder / "config.yaml", dump_config(config).encode())
+            (folder / "checkpoints").mkdir(exist_ok=True)
             console.print(_opening_lines(config, data, method), highlight=False, soft_wrap=True)
         last = folder / "checkpoints" / "last.ckpt"
-        trainer.fit(module, ckpt_path=last if resume and last.is_file() else None)
-    except MisconfigurationException as error:  # such as an accelerator that is not there
-        raise ValueError(" ".join(str(error).split())) from error
-    except SystemExit as stop:  # Lightning's answer to ctrl-C
-        if not isinstance(stop.__context__, KeyboardInterrupt):
-            raise
-        console.print(f"Stopped. Continue with: kvicreg train --resume {folder}", soft_wrap=True)
-        raise KeyboardInterrupt from None
-
-    if trainer.is_global_zero:
-        save_encoder(
-            method.encoder,
-            folder,
-            image_size=data.shape[1],
-            mean=views.mean,
-            std=views.std,
-            data=data.name,
-            projector=method.projector,
-        )
-        _tell_unreadable(data, folder, console)
+        try:
+            trainer.fit(module, ckpt_path=last if resume and last.is_file() else None)
+        except NotFiniteViews as error:
+            raise NotFinite(guard.sentence or str(error)) from error
+        if trainer.is_global_zero:
+            save_encoder(
+                method.encoder,
+                folder,
+                image_size=data.shape[1],
+                mean=views.mean,
+                std=views.std,
+                data=data.name,
+                projector=method.projector,
+            )
+            _tell_unreadable(data, folder, console)
     return folder
 
 
+def build_trainer(config: TrainConfig, *, callbacks: Sequence[pl.Callback], logger: Any) -> pl.Trainer:
+    """Lightning's Trainer for a config; nothing is written by itself."""
+    return pl.Trainer(
+        max_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        accelerator=config.accelerator,
+        devices=config.devices,
+        num_nodes=config.nodes,
+        strategy=strategy_of(config),
+        precision=config.precision,
+        accumulate_grad_batches=config.accumulate,
+        gradient_clip_val=config.clip,
+        deterministic=config.deterministic,
+        sync_batchnorm=torch.cuda.is_available() and config.devices * config.nodes > 1,
+        use_distributed_sampler=False,  # data.batches gives every process its slice
+        callbacks=list(callbacks),
+        plugins=[AtomicCheckpointIO()],
+        logger=logger,
+        default_root_dir=config.folder,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
 def _open_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Make the folder ready, or say why it can't be used; this process holds it."""
     if resume:
-        if not (folder / "config.yaml").is_file():
-            raise FileNotFoundError(f"{folder} is not a run folder: it has no config.yaml to resume from")
         for leftover in folder.glob("**/.*.tmp"):  # of a write that was cut short
             leftover.unlink()
-    elif folder.exists() and any(folder.iterdir()):
+    elif any(not path.name.startswith(".") for path in folder.iterdir()):
         if not overwrite:
             raise FileExistsError(
                 f"{folder} exists. Continue it with --resume {folder}, replace it with --overwrite, "
@@ -135,8 +148,12 @@ def _open_folder(folder: Path, *, resume: bool, overwrite: bool) -> None:
             )
         if not (folder / "config.yaml").is_file():
             raise FileExistsError(f"{folder} is not a run folder, so --overwrite leaves it alone: choose another --out")
-        shutil.rmtree(folder)
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        # config.yaml goes last: cut short, what is left is still a run that --overwrite may replace
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == "config.yaml"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
 
 
 def _loggers(config: TrainConfig, folder: Path) -> list[Any]:
@@ -177,7 +194,7 @@ def _tell_unreadable(data: ImageData, folder: Path, console: Console) -> None:
         console.print(f"{what} could not be read ({shown}): see {folder / 'unreadable.txt'}", soft_wrap=True)
 
 
-def _calm_lightning() -> None:
+def calm_lightning() -> None:
     """Lightning's hints about loaders and loggers do not apply here; its errors do."""
     for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from kvicreg.models import Projector, ResNet18, SmallCNN, build_encoder, load_encoder, save_encoder
-from kvicreg.models.storage import write_atomically
+from kvicreg.storage import write_atomically
 
 
 def parameters(module: nn.Module) -> int:

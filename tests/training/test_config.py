@@ -17,6 +17,7 @@ from kvicreg.training import train
 from kvicreg.training.build import build_loss
 from kvicreg.training.config import TrainConfig, dump_config, from_dict, load_config, recipes
 from kvicreg.training.estimate import estimate
+from kvicreg.training.faults import strategy_of
 from kvicreg.training.optim import build_optimizer
 
 FIELDS = [f.name for f in dataclasses.fields(TrainConfig)]
@@ -45,6 +46,7 @@ def settings_read(tmp_path_factory) -> set[str]:
         for method in METHODS:
             build_loss(dataclasses.replace(small, method=method))
         build_loss(dataclasses.replace(small, approximation="nystrom"))
+        strategy_of(dataclasses.replace(small, devices=2))
         build_optimizer(torch.nn.Linear(2, 2), dataclasses.replace(small, optimizer="lars"))
     return read
 

@@ -1,0 +1,99 @@
+"""Files that are whole or absent, and folders that one process works on at a time. Needs the standard library alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+LOCK = ".lock"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file to write to; it takes the place of `path` when the block ends well, else it is removed.
+
+    A stop at any moment leaves the old content or the new, never a part. What a killed process has left behind for
+    the same path is removed first.
+    """
+    path = Path(path)
+    for leftover in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
+        if not _is_alive(leftover.name.removesuffix(".tmp").rpartition(".")[2]):
+            leftover.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a failed write does not say which file it was
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a stop at any moment leaves the old content or the new, never a part."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def working_on(folder: Path, what: str) -> Iterator[None]:
+    """Hold the folder for this process; a second process is told who has it.
+
+    The lock is the operating system's and ends with the process, however it ends; the file only says who it was.
+
+    Args:
+        folder: an existing folder.
+        what: the work, in words for the other process, such as "kvicreg train".
+
+    Raises:
+        BlockingIOError: while another process works on the folder.
+    """
+    if sys.platform == "win32":  # which has no such locks
+        yield
+        return
+    import fcntl
+
+    path = Path(folder) / LOCK
+    while True:
+        file = open(path, "a+")  # noqa: SIM115 - closed below
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the process, so not inherited by its workers
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise BlockingIOError(f"{folder} is in use by {holder}; wait for it, or work in another folder") from error
+        if path.exists() and os.fstat(file.fileno()).st_ino == path.stat().st_ino:
+            break
+        file.close()  # its holder removed it between our opening and locking: take the new one
+    try:
+        file.truncate(0)
+        file.write(f"{what}, process {os.getpid()} on {socket.gethostname()}\n")
+        file.flush()
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        file.close()
+
+
+def _literal(name: str) -> str:
+    """A name as a pattern that matches itself alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
