@@ -32,6 +32,7 @@ __all__ = ["Cell", "Split", "controls", "run_cells"]
 Split = Literal["validation", "test"]
 PROBE_IMAGES = 10_000
 """Labelled training images that the probes of a cell are fitted on, unless it says otherwise."""
+_CONTROL_SETTINGS = ("data", "image_size", "channels", "holdout", "encoder", "width", "stem", "pool", "norm", "seed")
 Say = Callable[[str], None]
 
 
@@ -72,7 +73,7 @@ def run_cells(
             row = _run(cell, runs, on)
             scores = ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
             say(f"{number}/{len(mine)} {cell.name}: {scores}")
-    return [row for cell in cells if (row := finished(cell, runs, on)) is not None]
+    return [found for cell in cells if (found := finished(cell, runs, on)) is not None]
 
 
 def finished(cell: Cell, runs: Path, on: Split) -> dict[str, Any] | None:
@@ -88,8 +89,9 @@ def controls(config: TrainConfig, runs: Path, *, on: Split, probe_images: int = 
     """Rows of raw pixels and of the encoder as its seed made it, untrained."""
     rows = []
     for name in ("raw pixels", "random encoder"):
-        path = runs / "controls" / f"{Path(config.data).name}-{name.replace(' ', '-')}-{config.seed}-{on}.json"
-        settings = {**asdict(config), "out": None, "probe_images_of_cell": probe_images}
+        settings = {key: getattr(config, key) for key in _CONTROL_SETTINGS} | {"probe_images_of_cell": probe_images}
+        called = (Path(config.data).name, name.replace(" ", "-"), config.encoder, f"{config.width:g}", config.seed, on)
+        path = runs / "controls" / f"{'-'.join(map(str, called))}.json"
         row = json.loads(path.read_text()) if path.is_file() else {}
         if row.get("config") != settings:
             data = build_data(config)
@@ -105,7 +107,7 @@ def controls(config: TrainConfig, runs: Path, *, on: Split, probe_images: int = 
 def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
     views = build_views(config, data)
     method = build_method(resolve(config, data, views))
-    description = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
+    description: dict[str, Any] = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
     description |= {"mean": list(views.mean), "std": list(views.std)}
     return PretrainedEncoder(method.encoder, None, description).eval()
 
@@ -113,7 +115,8 @@ def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
 def _asked(cell: Cell) -> dict[str, Any]:
     """The settings of a cell as json keeps them; where its folder lies does not matter."""
     settings = {**asdict(cell.config), "out": None, "data_root": None, "probe_images_of_cell": cell.probe_images}
-    return json.loads(json.dumps(settings))  # type: ignore[no-any-return]
+    asked: dict[str, Any] = json.loads(json.dumps(settings))
+    return asked
 
 
 def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
@@ -128,7 +131,8 @@ def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
     if seconds is None:  # trained before, in another sitting: its own clock is gone
         seconds = float("nan")
     measured = _measure(load_encoder(folder), config, on, cell.probe_images)
-    row = {"method": config.method, "kernel": config.kernel if config.uses_kernel else None, "seed": config.seed}
+    row: dict[str, Any] = {"method": config.method, "seed": config.seed}
+    row |= {"kernel": config.kernel if config.uses_kernel else None}
     row |= {**measured, "seconds": seconds, "threads": torch.get_num_threads(), "config": _asked(cell)}
     write_atomically(folder / f"cell-{on}.json", json.dumps(row, indent=1).encode() + b"\n")
     return row
