@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 LOCK = ".lock"
 
@@ -82,6 +84,21 @@ def working_on(folder: Path, what: str) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         file.close()
+
+
+def without_home(value: Any) -> Any:
+    """A text, or all texts in lists and dictionaries, with home folders written as ~: for what people pass on."""
+    if isinstance(value, dict):
+        return {without_home(key): without_home(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_home(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = value
+    for home in {str(Path.home()), str(Path.home().resolve())}:
+        if len(home) > 1:
+            text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    return re.sub(r"(?<![\w.~])/(?:home|Users)/[^/\s'\"]+", "~", text)  # somebody else's, where a run came from
 
 
 def _literal(name: str) -> str:

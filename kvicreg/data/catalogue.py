@@ -46,6 +46,11 @@ class DataSet:
     mirrors: tuple[Mirror, ...] = ()
     how: str = ""
 
+    @property
+    def limit(self) -> int:
+        """Bytes that neither a download nor what it unpacks to may exceed: twice what is known, and a little."""
+        return (2 * self.megabytes + 10) * 1_000_000
+
 
 _CIFAR_MD5 = (
     "5dd7e06a14cb22eb9f671a540d1b7c25",

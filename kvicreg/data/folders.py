@@ -27,10 +27,15 @@ class Listing(NamedTuple):
 
 
 def images_below(folder: Path) -> list[Path]:
-    """Every image file below `folder`, sorted; hidden files and folders are left out, links are followed."""
-    found = []
+    """Every image file below `folder`, sorted; hidden files and folders are left out, links are followed once."""
+    found, seen = [], set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        place = os.stat(parent)
+        if (place.st_dev, place.st_ino) in seen:  # a link back to where we have been
+            folders[:] = []
+            continue
+        seen.add((place.st_dev, place.st_ino))
         found += [Path(parent, f) for f in files if not f.startswith(".") and Path(f).suffix.lower() in EXTENSIONS]
     return sorted(found)
 
@@ -138,4 +143,7 @@ def _is_image_name(name: str) -> bool:
 
 
 def _lines(path: Path) -> Iterable[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    try:
+        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected text in UTF-8, got other bytes") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import math
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,13 +19,26 @@ def read_idx(path: Path) -> Tensor:
     Header: two zero bytes, 0x08 for uint8, the number of dimensions, then each dimension as big-endian int32.
     """
     zipped = path.with_name(path.name + ".gz")
-    raw = path.read_bytes() if path.exists() else gzip.decompress(zipped.read_bytes())
+    raw = path.read_bytes() if path.exists() else _unzipped(zipped)
     if raw[:3] != b"\0\0\x08" or len(raw) < 4:
         raise ValueError(f"{path}: not an idx file of unsigned bytes (it starts with {raw[:4].hex()})")
     offset = 4 + 4 * raw[3]
     shape = tuple(int(n) for n in np.frombuffer(raw, ">i4", raw[3], offset=4))
-    _expect_bytes(path, len(raw) - offset, int(np.prod(shape)))
+    if not shape or min(shape) < 0:
+        raise ValueError(f"{path}: its header tells the impossible shape {shape}")
+    _expect_bytes(path, len(raw) - offset, math.prod(shape))
     return torch.frombuffer(bytearray(raw[offset:]), dtype=torch.uint8).view(shape)
+
+
+def _unzipped(path: Path, limit: int = 1 << 30) -> bytes:
+    try:
+        with gzip.open(path) as file:
+            content = file.read(limit + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged ({error})") from error
+    if len(content) > limit:
+        raise ValueError(f"{path} unpacks to more than {limit:,} bytes: it is not an idx file")
+    return content
 
 
 def write_idx(path: Path, array: np.ndarray) -> None:

@@ -92,8 +92,12 @@ class ArrayData(ImageData):
         self.labels = None if labels is None else labels.long()
         self.name, self.split = name, split
         self.shape = (images.shape[1], images.shape[2], images.shape[3])
-        if class_names is None and self.labels is not None:
-            class_names = [str(k) for k in range(int(self.labels.max()) + 1)]
+        if self.labels is not None and len(self.labels):
+            low, high = int(self.labels.min()), int(self.labels.max())
+            if low < 0 or (class_names is not None and high >= len(class_names)):
+                known = "at least 0" if class_names is None else f"0 to {len(class_names) - 1}"
+                raise ValueError(f"labels of {name!r}: expected {known}, got {low} to {high}")
+            class_names = [str(k) for k in range(high + 1)] if class_names is None else class_names
         self.class_names = class_names
 
     def __len__(self) -> int:

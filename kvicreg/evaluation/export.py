@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from kvicreg.evaluation.runs import open_run
 from kvicreg.models import PretrainedEncoder
+from kvicreg.storage import replacing
 
 FORMATS = {"onnx": "encoder.onnx", "torch": "encoder.pt2"}
 TOLERANCE = 1e-4  # relative to the largest feature
@@ -54,17 +54,13 @@ def export(run: str | Path, format: str = "onnx", out: Path | None = None, *, pr
     model = Deployed(opened.encoder(projector=projector)).eval()
     out = Path(out) if out is not None else opened.path / FORMATS[format]
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{os.getpid()}.{out.name}")
     shape = (opened.channels, opened.image_size, opened.image_size)
     example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
-    try:
+    with replacing(out) as partial:
         run_back = (_onnx if format == "onnx" else _torch)(model, example, partial)
         error = _difference(model, run_back, shape)
         if not error <= TOLERANCE:
             raise ValueError(f"the exported encoder differs from the encoder by {error:.1e}: nothing was written")
-        os.replace(partial, out)
-    finally:
-        partial.unlink(missing_ok=True)
     return Exported(out, error)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kvicreg.evaluation.intervals import Interval, PairedDifference
-from kvicreg.storage import write_atomically
+from kvicreg.storage import without_home, write_atomically
 
 FORMAT = 1
 
@@ -69,8 +69,8 @@ def measure(interval: Interval, key: str, **settings: Any) -> dict[str, Any]:
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:
-    """Atomically, as JSON without NaN or Infinity (null instead), so that anything can read it."""
-    text = json.dumps(_plain(results), indent=2, allow_nan=False, ensure_ascii=False)
+    """Atomically, as JSON without NaN or Infinity (null instead), so that anything can read it; home folders as ~."""
+    text = json.dumps(without_home(_plain(results)), indent=2, allow_nan=False, ensure_ascii=False)
     write_atomically(path, text.encode() + b"\n")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kvicreg.report.read import RunRecord, read_run
+from kvicreg.storage import replacing
 
 # Okabe and Ito's colours, the yellow last because it is faint on paper
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B6068", "#F0E442"]
@@ -49,7 +50,8 @@ def write_figures(path: str | Path, folder: str | Path | None = None) -> list[Pa
             draw(run, figure)
             for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
                 written.append(folder / f"{name}{suffix}")
-                figure.savefig(written[-1], dpi=300, metadata=metadata)
+                with replacing(written[-1]) as temporary:
+                    figure.savefig(temporary, format=suffix[1:], dpi=300, metadata=metadata)
     return written
 
 

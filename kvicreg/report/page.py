@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import math
-import os
 from collections.abc import Sequence
 from importlib import resources
 from io import BytesIO
@@ -21,6 +20,7 @@ import numpy as np
 
 from kvicreg.report import tables
 from kvicreg.report.read import RunRecord, read_run
+from kvicreg.storage import write_atomically
 
 SECTIONS = {
     "comparison": "Comparison",
@@ -54,9 +54,7 @@ def write_report(
     out = default if out is None else Path(out)
     page = render(runs, dict(zip([run.name for run in runs], notes or [""] * len(runs), strict=True)))
     out.parent.mkdir(parents=True, exist_ok=True)
-    partial = out.with_name(f".{out.name}.{os.getpid()}")
-    partial.write_text(page, encoding="utf-8")
-    os.replace(partial, out)
+    write_atomically(out, page.encode())
     return out
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from kvicreg.storage import without_home
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -37,12 +39,13 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
         raise ValueError(f"{path} is not a run folder: it has no config.yaml (kvicreg train writes one)")
     metrics, warnings = _metrics(path / "metrics.csv")
     spectra = _arrays(path / "spectrum.npz", ("epochs", "eigenvalues"))
+    # what is read here is shown: a page is meant to be passed on, and says nothing of home folders
     return RunRecord(
         path=path,
         name=name or path.resolve().name,
-        config=_config(path / "config.yaml"),
+        config=without_home(_config(path / "config.yaml")),
         metrics=metrics,
-        warnings=warnings,
+        warnings=without_home(warnings),
         epochs=None if spectra is None else spectra["epochs"],
         eigenvalues=None if spectra is None else spectra["eigenvalues"],
         results=_json(path / "results.json") if (path / "results.json").exists() else None,
@@ -69,7 +72,7 @@ def _json(path: Path) -> dict[str, Any]:
         content["format"], content["subjects"], content["data"]["name"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged or not written by kvicreg; evaluate the run again") from error
-    return dict(content)
+    return dict(without_home(content))
 
 
 def _metrics(path: Path) -> tuple[dict[str, list[float | None]], list[str]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from kvicreg.report.read import RunRecord
+from kvicreg.storage import without_home
 
 HEADINGS = {
     "linear_probe": "linear probe",
@@ -173,7 +173,7 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
         folder = without_home(str(run.path))
         lines = [f"kvicreg train --config {folder}/config.yaml --out {folder}-again"]
         if run.results and run.results.get("command"):
-            lines.append(without_home(run.results["command"]))
+            lines.append(str(run.results["command"]))
         lines.append(f"kvicreg report {folder}")
         versions = (run.results or {}).get("versions", {})
         flat = [(key, value) for key, value in run.config.items() if not isinstance(value, dict) and value is not None]
@@ -183,7 +183,7 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
             if isinstance(part, dict)
             for name, v in part.items()
         ]
-        settings = [(key, without_home(str(value))) for key, value in flat]
+        settings = [(key, str(value)) for key, value in flat]
         found.append(
             {
                 "name": run.name,
@@ -193,9 +193,3 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def without_home(text: str) -> str:
-    """The text with the user's home folder written as ~: a page is meant to be passed on."""
-    home = str(Path.home())
-    return text.replace(home, "~") if len(home) > 1 else text

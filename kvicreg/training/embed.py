@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import os
+import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 
 from kvicreg.data import ImageData, in_order, load
 from kvicreg.models import PretrainedEncoder, load_encoder
+from kvicreg.storage import replacing
 
 Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
 
@@ -51,12 +52,8 @@ def embed(
     channels = encoder.mean.shape[1]
     data = load(images, split, image_size=encoder.image_size, channels=channels)
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    try:
+    with replacing(out) as temporary:
         count = writers[out.suffix](temporary, _features(encoder, data, batch_size, workers), data, encoder.feature_dim)
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
     return count, encoder.feature_dim
 
 
@@ -82,29 +79,35 @@ def _labels(data: ImageData, indices: np.ndarray) -> np.ndarray | None:
 
 
 def _write_npz(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:
-    """Arrays `embeddings` (n, q), `paths` or `index` (n,), `labels` (n,); the first goes through a file, not memory."""
-    raw, kept = path.with_suffix(".raw"), []
-    try:
-        with open(raw, "wb") as file:
-            for features, indices in rows:
-                file.write(np.ascontiguousarray(features, dtype="<f4").tobytes())
-                kept.append(indices)
+    """Arrays `embeddings` (n, q), `paths` or `index` (n,), `labels` (n,), all of them through files, not memory."""
+    kept: list[np.ndarray] = []
+    with tempfile.TemporaryFile(dir=path.parent) as raw:  # without a name: gone with the process, however it ends
+        for features, indices in rows:
+            raw.write(np.ascontiguousarray(features, dtype="<f4").tobytes())
+            kept.append(indices)
+        raw.seek(0)
         order = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
         with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
-            with archive.open("embeddings.npy", "w", force_zip64=True) as member, open(raw, "rb") as file:
-                header = {"descr": "<f4", "fortran_order": False, "shape": (len(order), width)}
-                np.lib.format.write_array_header_1_0(member, header)
-                while block := file.read(1 << 24):
-                    member.write(block)
-            arrays: dict[str, Any] = {"labels": _labels(data, order)}
-            arrays |= {"index": order} if data.paths is None else {"paths": np.array(_names(data, order))}
-            for name, values in arrays.items():
-                if values is not None:
-                    with archive.open(f"{name}.npy", "w") as member:
-                        np.lib.format.write_array(member, values, allow_pickle=False)
-    finally:
-        raw.unlink(missing_ok=True)
+            blocks = iter(lambda: raw.read(1 << 24), b"")
+            _member(archive, "embeddings", "<f4", (len(order), width), blocks)
+            if (labels := _labels(data, order)) is not None:
+                _member(archive, "labels", "<i8", labels.shape, [labels.astype("<i8").tobytes()])
+            if data.paths is None:
+                _member(archive, "index", "<i8", order.shape, [order.astype("<i8").tobytes()])
+            else:  # fixed width: names of a few thousand files at a time
+                kind = f"<U{max((len(str(data.paths[i])) for i in order), default=1)}"
+                parts = np.array_split(order, len(order) // 4096 + 1)
+                _member(archive, "paths", kind, order.shape, (np.array(_names(data, p), kind).tobytes() for p in parts))
     return len(order)
+
+
+def _member(archive: zipfile.ZipFile, name: str, kind: str, shape: tuple[int, ...], blocks: Iterable[bytes]) -> None:
+    """Write an array into an npz file from its bytes, block by block."""
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        header = {"descr": kind, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(member, header)
+        for block in blocks:
+            member.write(block)
 
 
 def _write_csv(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:

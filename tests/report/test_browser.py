@@ -13,22 +13,6 @@ pytestmark = [
         not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
     ),
 ]
-FLAGS = """--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync --window-size=1200,1000"""
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
@@ -37,17 +21,8 @@ def pages(three_runs, tmp_path_factory):
     return write_report(three_runs[:1], folder / "one.html"), write_report(three_runs, folder / "three.html")
 
 
-def wait_for(condition, seconds: float = 10.0):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
-
-
 @pytest.fixture
-def one(browser, pages):
+def one(browser, pages, wait_for):
     browser.get(pages[0].as_uri())
     wait_for(lambda: browser.execute_script("return document.documentElement.dataset.ready === 'yes'"))
     wait_for(lambda: browser.execute_script("return document.querySelectorAll('.plot svg').length > 5"))
@@ -73,7 +48,7 @@ def pointer(browser, index: int, kind: str) -> None:
         )
 
 
-def test_both_pages_load_without_a_console_message_or_a_network_request(browser, pages):
+def test_both_pages_load_without_a_console_message_or_a_network_request(browser, pages, wait_for):
     for page in pages:
         browser.get_log("performance")
         browser.get_log("browser")
@@ -108,7 +83,7 @@ def test_the_slider_moves_the_spectrum(one):
     assert one.find_element("id", "spectrum-epoch").text == "epoch 1"
 
 
-def test_hovering_shows_the_image_and_clicking_its_neighbours(one):
+def test_hovering_shows_the_image_and_clicking_its_neighbours(one, wait_for):
     assert not one.find_elements("css selector", ".neighbours .chosen")
     pointer(one, 5, "move")
     tip = wait_for(lambda: one.find_elements("css selector", ".tip.picture:not([hidden]) .thumb"))[0]
@@ -120,7 +95,7 @@ def test_hovering_shows_the_image_and_clicking_its_neighbours(one):
     assert len(one.find_elements("css selector", ".neighbours li .thumb")) == 12
 
 
-def test_the_map_can_be_read_by_keyboard(one):
+def test_the_map_can_be_read_by_keyboard(one, wait_for):
     canvas = one.find_element("css selector", "#maps canvas")
     one.execute_script("arguments[0].focus()", canvas)
     canvas.send_keys("\ue014")
@@ -129,7 +104,7 @@ def test_the_map_can_be_read_by_keyboard(one):
     wait_for(lambda: one.find_elements("css selector", ".neighbours .chosen"))
 
 
-def test_charts_are_named_and_have_their_numbers_in_a_table(one):
+def test_charts_are_named_and_have_their_numbers_in_a_table(one, wait_for):
     charts = one.find_elements("css selector", ".plot svg[role=img]")
     assert all(len(chart.get_attribute("aria-label")) > 20 for chart in charts)
     one.execute_script("document.querySelector('#training-charts details').open = true")
@@ -149,7 +124,7 @@ def test_the_theme_switches_and_no_width_scrolls_sideways(one):
     one.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_three_runs_have_three_maps_linked_by_image(browser, pages):
+def test_three_runs_have_three_maps_linked_by_image(browser, pages, wait_for):
     browser.get(pages[1].as_uri())
     wait_for(lambda: len(browser.find_elements("css selector", "#maps canvas")) == 3)
     captions = [e.text for e in browser.find_elements("css selector", "#maps figcaption")]
