@@ -13,6 +13,7 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import full_precision, safe_sqrt
 from kvicreg.losses.feature_space import check_approximation, resolved
 from kvicreg.losses.groups import group_views
+from kvicreg.losses.mixture import held, is_learnt, separate
 from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
 from kvicreg.operators.shard import Shard
@@ -21,6 +22,7 @@ __all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "varian
 
 Parametrization = Literal["scaled", "paper"]
 CovarianceForm = Literal["norm", "squared"]
+MixtureRule = Literal["pairs", "loss"]
 
 DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {"scaled": (1.0, 1.0, 0.02), "paper": (0.5, 1.0, 2.0)}
 """(invariance, variance, covariance): ours, and the triple the paper uses most on natural images."""
@@ -61,6 +63,9 @@ class KernelVICRegLoss(nn.Module):
             averaging); False keeps to the local batch.
         group_weight: the groups' share of variance and covariance, where `groups` are given: 0 to 1.
         group_bandwidth: the median heuristic within each group on its own, instead of one bandwidth for all.
+        learn_mixture_by: where the kernel is a learnable mixture, what its shares follow: "pairs", how well each member
+            tells two views of an image from two images, or "loss", which flees into the easiest member; see
+            `losses.mixture`.
 
     Shape:
         Views ``(b, p)``, two or more, all of one shape; the result is a scalar of at least float32.
@@ -88,10 +93,12 @@ class KernelVICRegLoss(nn.Module):
         gather: bool = True,
         group_weight: float = 0.5,
         group_bandwidth: bool = False,
+        learn_mixture_by: MixtureRule = "pairs",
     ) -> None:
         super().__init__()
         check_choice("parametrization", parametrization, list(DEFAULT_WEIGHTS))
         check_choice("covariance", covariance, ["norm", "squared"])
+        check_choice("learn_mixture_by", learn_mixture_by, ["pairs", "loss"])
         check_approximation(approximation)
         given = (invariance_weight, variance_weight, covariance_weight)
         defaults = DEFAULT_WEIGHTS[parametrization]
@@ -110,6 +117,7 @@ class KernelVICRegLoss(nn.Module):
         self.approximation = approximation
         self.gather = gather
         self.group_weight, self.group_bandwidth = float(group_weight), group_bandwidth
+        self.learn_mixture_by: MixtureRule = learn_mixture_by
 
     def forward(self, *views: Tensor, groups: Tensor | None = None) -> Tensor:
         """The weighted loss, a scalar."""
@@ -131,6 +139,7 @@ class KernelVICRegLoss(nn.Module):
             groups=groups,
             group_weight=self.group_weight,
             group_bandwidth=self.group_bandwidth,
+            learn_mixture_by=self.learn_mixture_by,
         )
 
     def extra_repr(self) -> str:
@@ -155,6 +164,7 @@ def kernel_vicreg_terms(
     groups: Tensor | None = None,
     group_weight: float = 0.5,
     group_bandwidth: bool = False,
+    learn_mixture_by: MixtureRule = "pairs",
 ) -> LossTerms:
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
     checked = check_views(views)
@@ -167,9 +177,14 @@ def kernel_vicreg_terms(
         return each[0].sum() * (2 / len(views)), each[1].sum() * (2 / len(views))
 
     with full_precision(checked[0]):
-        own = kernel
-        if groups is not None:  # once per step, so that a group is measured with the bandwidth of the whole batch
-            kernel = resolved(kernel, torch.stack(checked), Shard.of(checked[0], gather=gather))
+        own, aim = kernel, None
+        by_pairs = is_learnt(kernel) and learn_mixture_by == "pairs"
+        if groups is not None or by_pairs:  # here, once per step: groups and gaps are measured with the same bandwidth
+            stacked, shard = torch.stack(checked), Shard.of(checked[0], gather=gather)
+            kernel = resolved(kernel, stacked, shard)
+            if by_pairs:
+                own = held(own)
+                kernel, aim = separate(kernel.unit(stacked.shape[-1]) if scaled else kernel, stacked, shard)
         operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
         variance, spread = of_both_views(operator)
         if groups is not None and (parts := group_views(checked, groups, gather=gather)):
@@ -178,6 +193,8 @@ def kernel_vicreg_terms(
             variance = torch.lerp(variance, torch.stack([v for v, _ in within]).mean(), group_weight)
             spread = torch.lerp(spread, torch.stack([c for _, c in within]).mean(), group_weight)
         total = weights[0] * invariance + weights[1] * variance + weights[2] * spread
+        if aim is not None:  # a gradient for the shares, and no change of the value
+            total = total - (aim - aim.detach()).to(total)
     return LossTerms(total, invariance, variance, spread)
 
 

@@ -81,20 +81,20 @@ def build_kernel(config: TrainConfig) -> kernels.Kernel:
         "alpha": config.alpha,
         "norm": config.distance_norm,
     }
+    options["neighbours"] = config.neighbours
     if config.bandwidth_momentum or config.bandwidth_multiple != 1:
         if config.gamma is not None:
             raise ValueError(
                 "bandwidth_momentum and bandwidth_multiple change the median, so they can't go with a fixed gamma"
             )
         options["gamma"] = kernels.Median(multiple=config.bandwidth_multiple, momentum=config.bandwidth_momentum)
-    chosen = type(kernels.get(config.kernel))
-    options = {name: value for name, value in options.items() if value is not None}
-    unknown = set(options) - set(inspect.signature(chosen).parameters)
-    if unknown:
-        flags = {"norm": "distance_norm"}
-        names = ", ".join(sorted(flags.get(name, name) for name in unknown))
-        raise ValueError(f"the {config.kernel} kernel has no {names}")
-    return chosen(**options)
+    if config.learn_mixture and config.method != "kernel-vicreg":
+        raise ValueError(f"learn_mixture is for kernel-vicreg; under {config.method} the shares would follow its loss")
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return kernels.make(config.kernel, learnable=config.learn_mixture, per_dimension=config.per_dimension, **given)
+    except ValueError as error:  # the kernel's "norm" is another setting here
+        raise ValueError(str(error).replace(" norm", " distance_norm")) from None
 
 
 def build_loss(config: TrainConfig) -> nn.Module:

@@ -16,7 +16,7 @@ _POSITIVE = (
     "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
     "projector_outputs", "components", "devices", "nodes", "log_every", "probe_every", "image_size", "max_steps",
     "clip", "checkpoint_steps", "checkpoint_minutes", "gamma", "queue", "prototypes", "predictor_hidden", "classes",
-    "images", "bandwidth_multiple", "timeout_minutes",
+    "images", "bandwidth_multiple", "timeout_minutes", "neighbours",
 )  # fmt: skip
 _NOT_NEGATIVE = (
     "workers",
@@ -63,7 +63,12 @@ class TrainConfig:
     ] = "kernel-vicreg"  # fmt: skip
     """Self-supervised method, or the supervised control."""
     kernel: str = "rbf"
-    """Kernel: linear, polynomial, rbf, laplacian, rational_quadratic (rq)."""
+    """Kernel: linear, polynomial, rbf, laplacian, rational_quadratic (rq), multi-rbf, self-tuning; or a mixture,
+    rbf+linear or 0.3*rbf+0.7*linear."""
+    learn_mixture: bool = False
+    """Learn the shares of a mixture with the network."""
+    per_dimension: bool = False
+    """A scale of its own for each dimension of the embeddings: all count alike to the kernel."""
     gamma: float | None = None
     """The kernel's scale; by default the median heuristic (polynomial: 1 / width)."""
     bandwidth_momentum: float = 0.0
@@ -78,6 +83,8 @@ class TrainConfig:
     """Exponent of the rational quadratic kernel."""
     distance_norm: Literal[1, 2] | None = None
     """Norm inside the Laplacian kernel."""
+    neighbours: int | None = None
+    """Which neighbour's distance is the local scale of the self-tuning kernel."""
     parametrization: Literal["scaled", "paper"] = "scaled"
     """Kernel VICReg without units (scaled), or the equations as printed (paper)."""
     convention: Literal["official", "paper", "solo-learn"] = "official"
@@ -245,7 +252,7 @@ class TrainConfig:
         source = Path(self.data).name or "images"
         method = self.kernel if self.method == "kernel-vicreg" else self.method
         method += f"-{self.kernel}" if self.uses_kernel and self.method != "kernel-vicreg" else ""
-        return Path(self.out) if self.out else Path("runs") / f"{source}-{method}"
+        return Path(self.out) if self.out else Path("runs") / f"{source}-{method.replace('*', '')}"
 
 
 @dataclass(kw_only=True)

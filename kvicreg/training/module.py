@@ -97,7 +97,7 @@ class SelfSupervised(pl.LightningModule):
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         for optimizer in self.trainer.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.current_learning_rate()
+                group["lr"] = self.current_learning_rate() * group.get("rate", 1.0)
 
     def current_learning_rate(self) -> float:
         """The learning rate of the step at hand."""

@@ -76,6 +76,15 @@ def kernel_of(method: Method) -> kernels.Kernel | None:
     return getattr(getattr(method, "loss", None), "kernel", None)
 
 
+def mixture_shares(method: Method) -> dict[str, float]:
+    """The shares of a mixture in a method's loss, as columns for metrics.csv; empty without one."""
+    kernel = kernel_of(method)
+    if not isinstance(kernel, kernels.Mixture):
+        return {}
+    members = enumerate(kernel.members(), 1)
+    return {f"share_{i}_{type(member).__name__}": float(torch.as_tensor(w).detach()) for i, (w, member) in members}
+
+
 class FixedImages:
     """A few images of the data set, always the same, and what can be measured on them.
 

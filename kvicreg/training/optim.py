@@ -20,13 +20,19 @@ def learning_rate(step: float, *, total: int, warmup: float, peak: float, final:
     return final + (peak - final) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
+MIXTURE_RATE = 30.0
+"""The learning rate of a mixture's shares, in units of the network's: few, while Adam's steps are of one size."""
+
+
 def build_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """The optimizer of a config; biases and normalisation weights (fewer than two dimensions) are not decayed."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    groups = [
+    shares = [p for name, p in module.named_parameters() if name.endswith("kernel.logits")]
+    parameters = [p for p in module.parameters() if p.requires_grad and not any(p is share for share in shares)]
+    groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
+    groups.append({"params": shares, "weight_decay": 0.0, "rate": MIXTURE_RATE})
     groups = [group for group in groups if group["params"]]
     rate = config.learning_rate
     if config.optimizer == "adam":

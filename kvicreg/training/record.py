@@ -18,7 +18,7 @@ from kvicreg.operators.eigenvalues import repeated_decompositions
 from kvicreg.storage import write_atomically
 from kvicreg.training import alarm
 from kvicreg.training.module import SelfSupervised
-from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, spectrum
+from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, mixture_shares, spectrum
 
 COLUMNS = (
     "epoch", "step", "loss", "invariance", "variance", "covariance", "effective_rank", "effective_rank_bound",
@@ -99,6 +99,7 @@ class Record(pl.Callback):
         if self.repeated > before:
             said.append(f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64.")
         row["warning"] = " ".join(said)
+        row |= mixture_shares(module.method)
         self.rows.append(row)
         self.spectra.append(now.eigenvalues)
         if trainer.is_global_zero:
@@ -111,7 +112,8 @@ class Record(pl.Callback):
 
     def _write(self) -> None:
         text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        shares = [name for name in self.rows[-1] if name not in COLUMNS]
+        writer = csv.DictWriter(text, [*COLUMNS, *shares], lineterminator="\n")
         writer.writeheader()
         for row in self.rows:
             writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})

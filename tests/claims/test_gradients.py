@@ -141,7 +141,7 @@ def test_identical_views_have_no_invariance_gradient(name, dtype):  # claim 6
 def test_learnable_weights_have_the_right_gradient():  # claim 7
     mixture = kernels.Mixture([kernels.RBF(gamma=0.3), kernels.Linear()], weights=[1, 2], learnable=True).double()
     x, y = normal(6, 3), normal(6, 3)
-    criterion = KernelVICRegLoss(mixture, "paper")
+    criterion = KernelVICRegLoss(mixture, "paper", learn_mixture_by="loss")
 
     def loss(logits):
         return torch.func.functional_call(criterion, {"kernel.logits": logits}, (x, y))

@@ -1,0 +1,75 @@
+"""Learning the shares of a mixture by what they are for, not by what makes the loss small.
+
+Values of the loss under different kernels are not comparable. A constant kernel has no invariance term, an identity
+(every two points unrelated) has neither variance nor covariance term: shares that descend the loss flee into whichever
+of the two is cheaper at the given weights, and there the network has nothing left to learn.
+
+So the shares w never see the loss, and the network never sees theirs. They ascend
+
+    sum_m w_m gap_m + temperature * entropy(w)
+    gap_m = (mean k_m(two views of one image) - mean k_m(two images)) / max(total variance, half of the bound of k_m)
+
+Both trivial kernels have a gap of 0: one for its numerator, the other for its total variance, which is far below half
+of its bound. No kernel has one above 1. The optimum is ``w_m ~ exp(gap_m / temperature)``: unique,
+inside the simplex, and beside a member with gap g a trivial one keeps a share of at most ``exp(-g / temperature)``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.bandwidth import evenly_spaced
+from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.composite import Mixture, Sum
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, SamePoints
+from kvicreg.operators.shard import Shard
+
+__all__ = ["TEMPERATURE", "held", "is_learnt", "pair_gap", "separate"]
+
+TEMPERATURE = 0.1
+ROWS = 128
+"""Images of a batch that the gaps are measured on."""
+
+
+def is_learnt(kernel: Kernel) -> bool:
+    """Whether the kernel is a mixture whose shares are parameters."""
+    return isinstance(kernel, Mixture) and kernel.logits is not None
+
+
+def separate(kernel: Kernel, views: Tensor, shard: Shard) -> tuple[Kernel, Tensor]:
+    """A resolved mixture with its shares held constant, and what the shares are to ascend.
+
+    Args:
+        kernel: the mixture, resolved for this step.
+        views: ``(v, b, p)``, this process's rows.
+        shard: what they are of the global batch; the result is alike in every process.
+    """
+    assert isinstance(kernel, Sum)
+    weights = torch.stack([torch.as_tensor(w) for w in kernel.weights])
+    members = [member for _, member in kernel.members()]
+    rows = shard.take(views, evenly_spaced(shard.total, ROWS, views.device))
+    gaps = torch.stack([pair_gap(member, rows) for member in members]).to(weights)
+    aim = weights @ gaps + TEMPERATURE * torch.special.entr(weights).sum()
+    return held(kernel), aim
+
+
+def held(kernel: Kernel) -> Kernel:
+    """The mixture with its shares held constant."""
+    assert isinstance(kernel, Sum)
+    return Sum([k for _, k in kernel.members()], [w.detach() if isinstance(w, Tensor) else w for w in kernel.weights])
+
+
+@torch.no_grad()
+def pair_gap(kernel: Kernel, views: Tensor) -> Tensor:
+    """The gap of a resolved kernel on views ``(v, n, p)``: see above."""
+    v, n, _ = views.shape
+    same = [kernel.evaluate(MatchedPairs(views[i], views[j])).mean() for i in range(v) for j in range(i)]
+    gram = kernel.evaluate(AllPairs(views))
+    different = (gram.sum() - gram.diagonal(dim1=-2, dim2=-1).sum()) / (v * n * (n - 1))
+    variance = kernel.evaluate(SamePoints(views)).mean() - different
+    least = kernel.bound / 2 if math.isfinite(kernel.bound) else torch.finfo(views.dtype).tiny
+    gap: Tensor = (torch.stack(same).mean() - different) / variance.clamp_min(least)
+    return gap
