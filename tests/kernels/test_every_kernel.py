@@ -31,7 +31,6 @@ KERNELS = {
     "self-tuning": kernels.SelfTuning,
     "self-tuning-2": lambda: kernels.SelfTuning(0.3, neighbours=2),
     "per-dimension": lambda: kernels.PerDimension(kernels.RBF()),
-    "per-dimension-polynomial": lambda: kernels.PerDimension(kernels.Polynomial()),
     "per-dimension-mixture": lambda: kernels.make("rbf+2*laplacian", per_dimension=True),
     "nested": lambda: (kernels.RBF() + kernels.Linear()) * kernels.Laplacian(0.1),
 }
