@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from kvicreg.reproduce import COMMANDS as REPRODUCTIONS
+
 asked: list[str] = []
 """The command line being served, as results remember it."""
 
@@ -375,61 +377,6 @@ def bench_train(out: Path = Path("bench-train.json"), batch_size: int = 256, ste
     return f"Timings: {out}"
 
 
-def reproduce_theory(out: Path = Path("runs/theory"), seed: int = 0) -> str:
-    """Measure and draw the paper's theory: nonlinear variance, spectral stability, non-collapse.
-
-    Takes a few minutes and no data.
-
-    Example:
-        kvicreg reproduce theory --out runs/theory
-
-    Args:
-        out: folder to write: figures/theory-*.png and .svg, results/theory.json.
-        seed: seed of the points that are drawn.
-    """
-    from kvicreg.reproduction.theory import run
-
-    run(out, seed)
-    return f"Figures: {out / 'figures'}, numbers: {out / 'results' / 'theory.json'}"
-
-
-def reproduce_peers(
-    data: str = "mnist-small",
-    out: Path = Path("runs/peers"),
-    epochs: int = 3,
-    batch_size: int = 128,
-    width: float = 0.25,
-    seeds: tuple[int, ...] = (0,),
-    data_root: str | None = None,
-) -> str:
-    """Train every method on the same images, encoder and budget, and compare them in one table.
-
-    Takes some minutes on the embedded images. Run folders go to OUT/runs; controls are raw pixels, the encoder
-    untrained, and the encoder trained with labels.
-
-    Example:
-        kvicreg reproduce peers --data mnist-small --seeds 0 1
-
-    Args:
-        data: labelled data set by name, or a folder with train and test images.
-        out: folder to write: peers-DATA.md, .csv and .json.
-        epochs: passes over the images, for every method.
-        batch_size: images per batch.
-        width: factor on the channels of the small CNN.
-        seeds: of the weights, the order of the data and the views; one run of every method for each.
-        data_root: where data sets live.
-    """
-    from kvicreg.reproduction.peers import run
-    from kvicreg.training.config import TrainConfig
-
-    shared = TrainConfig(
-        data=data, data_root=data_root, epochs=epochs, batch_size=batch_size, width=width, pool=1,
-        projector_hidden=256, projector_outputs=256, probe_images=0, spectrum_images=min(256, batch_size),
-    )  # fmt: skip
-    run(shared, out, seeds=seeds, runs=out / "runs", say=lambda line: print(line, flush=True))
-    return f"Table: {out / f'peers-{Path(data).name}.md'} (and .csv, .json)"
-
-
 # name -> function; a name of two words is a subcommand ("data list")
 COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
@@ -445,8 +392,7 @@ COMMANDS: dict[str, Callable[..., str | None]] = {
     "bench loss": bench_loss,
     "bench views": bench_views,
     "bench train": bench_train,
-    "reproduce theory": reproduce_theory,
-    "reproduce peers": reproduce_peers,
+    **REPRODUCTIONS,
 }
 
 # --------------------------------------------------------------------------- parsing and errors

@@ -6,10 +6,12 @@ with `part`, on many machines that share the folder of runs.
 
 from __future__ import annotations
 
+import csv
 import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,9 +22,10 @@ from kvicreg.data import ImageData, first_images, hold_out, load
 from kvicreg.evaluation.controls import RawPixels
 from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.intervals import bootstrap_interval
-from kvicreg.evaluation.probes import knn, linear_probe
+from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import PretrainedEncoder, load_encoder
 from kvicreg.storage import write_atomically
+from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_data, build_method, build_views, resolve
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train
@@ -32,6 +35,8 @@ __all__ = ["Cell", "Split", "controls", "run_cells"]
 Split = Literal["validation", "test"]
 PROBE_IMAGES = 10_000
 """Labelled training images that the probes of a cell are fitted on, unless it says otherwise."""
+FEW_LABELS = 1_000
+"""Of the second linear probe."""
 _CONTROL_SETTINGS = ("data", "image_size", "channels", "holdout", "encoder", "width", "stem", "pool", "norm", "seed")
 Say = Callable[[str], None]
 
@@ -45,18 +50,26 @@ class Cell:
         config: its settings; `holdout` images of the training set are for validation.
         labels: what tells it from the others in the table, such as its kernel.
         probe_images: labelled images to fit the probes on.
+        target: other data to fit and score the probes on (transfer); by default those of training.
     """
 
     name: str
     config: TrainConfig
     labels: dict[str, Any] = field(default_factory=dict)
     probe_images: int = PROBE_IMAGES
+    target: str | None = None
+
+    def result(self, runs: Path, on: Split) -> Path:
+        """The file that holds what was measured."""
+        return runs / self.name / f"cell-{on}{f'-{Path(self.target).name}' if self.target else ''}.json"
 
 
 def run_cells(
     cells: Sequence[Cell], runs: Path, *, on: Split, part: tuple[int, int] = (0, 1), say: Say = print
 ) -> list[dict[str, Any]]:
     """Train and measure the cells that are not finished; returns a row for each that is.
+
+    A training that ends in numbers that are not finite is a result too: its row has "failed", and no scores.
 
     Args:
         runs: folder of the run folders.
@@ -67,36 +80,47 @@ def run_cells(
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise ValueError(f"two cells are called {sorted(repeated)[0]!r}")
-    mine = cells[part[0] :: part[1]]
-    for number, cell in enumerate(mine, 1):
-        if finished(cell, runs, on) is None:
-            row = _run(cell, runs, on)
-            scores = ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
-            say(f"{number}/{len(mine)} {cell.name}: {scores}")
+    todo = [cell for cell in cells[part[0] :: part[1]] if finished(cell, runs, on) is None]
+    started = time.perf_counter()
+    for number, cell in enumerate(todo, 1):
+        row = _run(cell, runs, on)
+        scores = row.get("failed") or ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
+        left = (time.perf_counter() - started) / number * (len(todo) - number) / 60
+        say(f"{number}/{len(todo)} {cell.name}: {scores}; about {left:.0f} min left")
     return [found for cell in cells if (found := finished(cell, runs, on)) is not None]
 
 
 def finished(cell: Cell, runs: Path, on: Split) -> dict[str, Any] | None:
     """The row of a cell that was run with these very settings, else None."""
-    path = runs / cell.name / f"cell-{on}.json"
+    path = cell.result(runs, on)
     if not path.is_file():
         return None
     row: dict[str, Any] = json.loads(path.read_text())
     return {**row, **cell.labels} if row["config"] == _asked(cell) else None
 
 
-def controls(config: TrainConfig, runs: Path, *, on: Split, probe_images: int = PROBE_IMAGES) -> list[dict[str, Any]]:
+def controls(
+    config: TrainConfig,
+    runs: Path,
+    *,
+    on: Split,
+    probe_images: int = PROBE_IMAGES,
+    target: str | None = None,
+) -> list[dict[str, Any]]:
     """Rows of raw pixels and of the encoder as its seed made it, untrained."""
     rows = []
     for name in ("raw pixels", "random encoder"):
         settings = {key: getattr(config, key) for key in _CONTROL_SETTINGS} | {"probe_images_of_cell": probe_images}
-        called = (Path(config.data).name, name.replace(" ", "-"), config.encoder, f"{config.width:g}", config.seed, on)
+        settings |= {"target": target} if target else {}
+        where = Path(target or config.data).name
+        called = (where, name.replace(" ", "-"), config.encoder, f"{config.width:g}", config.seed, on)
         path = runs / "controls" / f"{'-'.join(map(str, called))}.json"
         row = json.loads(path.read_text()) if path.is_file() else {}
         if row.get("config") != settings:
             data = build_data(config)
             encoder = RawPixels(data.shape) if name == "raw pixels" else _untrained(config, data)
-            row = {"method": name, "seed": config.seed, **_measure(encoder, config, on, probe_images)}
+            row = {"method": name, "kernel": None, "data": Path(config.data).name, "seed": config.seed}
+            row |= _measure(encoder, config, on, probe_images, target)
             row |= {"seconds": 0.0, "config": settings}
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, json.dumps(row, indent=1).encode() + b"\n")
@@ -115,6 +139,7 @@ def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
 def _asked(cell: Cell) -> dict[str, Any]:
     """The settings of a cell as json keeps them; where its folder lies does not matter."""
     settings = {**asdict(cell.config), "out": None, "data_root": None, "probe_images_of_cell": cell.probe_images}
+    settings |= {"target": cell.target} if cell.target else {}
     asked: dict[str, Any] = json.loads(json.dumps(settings))
     return asked
 
@@ -122,20 +147,31 @@ def _asked(cell: Cell) -> dict[str, Any]:
 def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
     folder = runs / cell.name
     config = TrainConfig(**{**asdict(cell.config), "out": str(folder)})
-    started = time.perf_counter()
-    seconds: float | None = None
-    if not (folder / "encoder.safetensors").is_file() or not _same(folder, config):
-        resume = (folder / "checkpoints" / "last.ckpt").is_file() and _same(folder, config)
-        train(config, quiet=True, resume=resume, overwrite=not resume)
-        seconds = None if resume else round(time.perf_counter() - started, 1)
-    if seconds is None:  # trained before, in another sitting: its own clock is gone
-        seconds = float("nan")
-    measured = _measure(load_encoder(folder), config, on, cell.probe_images)
-    row: dict[str, Any] = {"method": config.method, "seed": config.seed}
-    row |= {"kernel": config.kernel if config.uses_kernel else None}
-    row |= {**measured, "seconds": seconds, "threads": torch.get_num_threads(), "config": _asked(cell)}
-    write_atomically(folder / f"cell-{on}.json", json.dumps(row, indent=1).encode() + b"\n")
+    row: dict[str, Any] = {"method": config.method, "kernel": config.kernel if config.uses_kernel else None}
+    row |= {"data": Path(config.data).name, "seed": config.seed}
+    try:
+        if not (folder / "encoder.safetensors").is_file() or not _same(folder, config):
+            resume = (folder / "checkpoints" / "last.ckpt").is_file() and _same(folder, config)
+            train(config, quiet=True, resume=resume, overwrite=not resume)
+        row |= _measure(load_encoder(folder), config, on, cell.probe_images, cell.target)
+        row |= {**_training(folder), "threads": torch.get_num_threads()}
+    except NotFinite as error:
+        row |= {"on": on, "failed": str(error)}
+    row |= {"config": _asked(cell)}
+    write_atomically(cell.result(runs, on), json.dumps(row, indent=1).encode() + b"\n")
     return row
+
+
+def _training(folder: Path) -> dict[str, Any]:
+    """What the run itself recorded: the embeddings' effective rank at the end, and the seconds all its epochs took."""
+    with (folder / "metrics.csv").open() as file:
+        epochs = list(csv.DictReader(file))
+    config = load_config(folder / "config.yaml")
+    steps = [int(row["step"]) for row in epochs]
+    images = [(now - before) * config.batch_size * config.accumulate for before, now in pairwise([0, *steps])]
+    seconds = sum(count / float(row["images_per_second"]) for count, row in zip(images, epochs, strict=True))
+    rank, bound = (float(epochs[-1][name]) for name in ("effective_rank", "effective_rank_bound"))
+    return {"effective_rank": rank, "effective_rank_share": rank / bound, "seconds": round(seconds, 1)}
 
 
 def _same(folder: Path, config: TrainConfig) -> bool:
@@ -148,28 +184,42 @@ def _same(folder: Path, config: TrainConfig) -> bool:
     return of_view and all(value is None or value == getattr(kept, name) for name, value in asked.items())
 
 
-def _measure(encoder: nn.Module, config: TrainConfig, on: Split, probe_images: int) -> dict[str, Any]:
-    """Accuracy, with its interval over the scored images, of the linear probe and of 20 nearest neighbours."""
-    fit, score = splits(config, on, probe_images)
+def _measure(
+    encoder: nn.Module, config: TrainConfig, on: Split, probe_images: int, target: str | None = None
+) -> dict[str, Any]:
+    """Accuracy, with its interval over the scored images, of linear probes and of 20 nearest neighbours."""
+    fit, score = splits(config, on, probe_images, target)
     assert fit.labels is not None
     assert score.labels is not None
     x, t = extract(encoder, fit), extract(encoder, score)
     found: dict[str, Any] = {"on": on, "fitted_on": len(fit), "scored_on": len(score)}
     sets = (x, fit.labels, t, score.labels)
-    for name, result in {"probe": linear_probe(*sets, seed=config.seed), "knn": knn(*sets)}.items():
+    few = labelled_subset(fit.labels, min(1.0, FEW_LABELS / len(fit)), seed=0)
+    results = {
+        "probe": linear_probe(*sets, seed=config.seed),
+        "probe_few": linear_probe(x[few], fit.labels[few], t, score.labels, seed=config.seed),
+        "knn": knn(*sets, k=min(20, len(x))),
+    }
+    for name, result in results.items():
         interval = bootstrap_interval(result.correct, seed=config.seed)
         found |= {name: result.accuracy, f"{name}_low": interval.low, f"{name}_high": interval.high}
     return found
 
 
-def splits(config: TrainConfig, on: Split, probe_images: int = PROBE_IMAGES) -> tuple[ImageData, ImageData]:
+def splits(
+    config: TrainConfig, on: Split, probe_images: int = PROBE_IMAGES, target: str | None = None
+) -> tuple[ImageData, ImageData]:
     """Labelled images to fit probes on, and those to score them on; neither depends on the run's seed or size."""
-    shape = {"root": config.data_root, "image_size": config.image_size, "channels": config.channels}
-    data = load(config.data, "train", **shape)  # type: ignore[arg-type]
+    shape: dict[str, Any] = {"root": config.data_root, "image_size": config.image_size, "channels": config.channels}
+    if target is not None:  # brought to the size and channels of the images the encoder was trained on
+        channels, size, _ = load(config.data, "train", **shape).shape
+        shape |= {"image_size": size, "channels": channels}
+    source = target or config.data
+    data = load(source, "train", **shape)
     rest, held = hold_out(data, config.holdout)
-    score = held if on == "validation" else load(config.data, "test", **shape)  # type: ignore[arg-type]
+    score = held if on == "validation" else load(source, "test", **shape)
     if score is None:
         raise ValueError("holdout: validation needs images set aside; give a number above 0")
     if rest.labels is None or score.labels is None:
-        raise ValueError(f"{config.data!r} has no labelled train and test images to compare methods on")
+        raise ValueError(f"{source!r} has no labelled train and test images to compare methods on")
     return first_images(rest, min(probe_images, len(rest))), score

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import json
 
+import pytest
+
 from kvicreg.methods import METHODS
 from kvicreg.reproduction import peers
-from kvicreg.training import TrainConfig
+from kvicreg.reproduction.jobs import Job
 
 
 def test_every_method_is_a_row():
@@ -15,22 +17,29 @@ def test_every_method_is_a_row():
     assert all((kernel is not None) == method.startswith("kernel-") for method, kernel in peers.PEERS)
 
 
-def test_the_table_has_methods_seeds_and_controls(tmp_path):
-    config = TrainConfig(
-        data="digits", epochs=1, batch_size=256, width=0.25, pool=1, projector_hidden=16, projector_outputs=16,
-        probe_images=0, spectrum_images=32, accelerator="cpu",
-    )  # fmt: skip
+def test_the_table_has_methods_seeds_controls_and_settings(tmp_path):
     said = []
-    chosen = [("kernel-simclr", "rq"), ("supervised", None)]
-    rows = peers.run(config, tmp_path, seeds=(0, 1), peers=chosen, runs=tmp_path / "runs", say=said.append)
+    job = Job("smoke", tmp_path / "runs", tmp_path, on="validation", say=said.append)
+    chosen = ["kernel-simclr", "supervised"]
+    rows = peers.run(job, "digits", seeds=(0, 1), methods=chosen)
     names = [row["method"] for row in rows]
     assert names.count("raw pixels") == 1
-    for name in ("random encoder", "kernel-simclr (rq)", "supervised"):
+    for name in ("random encoder", "kernel-simclr", "supervised"):
         assert names.count(name) == 2
-    assert all(0 < row[key] <= 1 for row in rows for key in ("probe", "probe_few", "knn"))
-    assert json.loads((tmp_path / "peers-digits.json").read_text())["rows"] == rows
-    with (tmp_path / "peers-digits.csv").open() as file:
+    for row in rows:
+        assert all(0 <= row[f"{score}_low"] <= row[score] <= row[f"{score}_high"] for score in ("probe", "knn"))
+        assert row["scored_on"] == 64
+
+    kept = json.loads((tmp_path / "peers-digits-validation.json").read_text())
+    whole = [{**kept["shared"], **row["config"]} for row in kept["rows"]]
+    assert whole[3:] == [row["config"] for row in rows[3:]]
+    with (tmp_path / "peers-digits-validation.csv").open() as file:
         assert [row["method"] for row in csv.DictReader(file)] == names
-    table = (tmp_path / "peers-digits.md").read_text()
-    assert all(f"| {name} |" in table for name in set(names))
+    table = (tmp_path / "peers-digits-validation.md").read_text()
+    assert all(f"| {name} |" in table for name in ("raw pixels", "kernel-simclr (rbf)", "supervised"))
     assert said[-1] == table
+
+
+def test_an_unknown_method_is_named(tmp_path):
+    with pytest.raises(ValueError, match="methods: there is no 'simcrl'"):
+        peers.run(Job("smoke", tmp_path, tmp_path), "digits", methods=["simcrl"])

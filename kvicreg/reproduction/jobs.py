@@ -1,0 +1,94 @@
+"""A job: how much of an experiment to run, where, and which part of it on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from kvicreg.data import load
+from kvicreg.reproduction.cells import Cell, Say, Split, controls, run_cells
+from kvicreg.training.config import TrainConfig
+
+__all__ = ["SETTINGS", "Budget", "Job", "part_of"]
+
+Budget = Literal["smoke", "small", "full"]
+SETTINGS: dict[Budget, dict[str, Any]] = {
+    "smoke": {
+        "images": 128, "holdout": 64, "image_size": 16, "width": 0.25, "pool": 1, "projector_layers": 2,
+        "projector_hidden": 32, "projector_outputs": 32, "epochs": 2, "batch_size": 64, "spectrum_images": 32,
+    },
+    "small": {
+        "images": 10_000, "holdout": 5_000, "width": 0.5, "pool": 2, "projector_layers": 3, "projector_hidden": 512,
+        "projector_outputs": 512, "epochs": 6, "batch_size": 256, "precision": "bf16-mixed",
+    },
+    "full": {
+        "holdout": 5_000, "encoder": "resnet18", "projector_layers": 3, "projector_hidden": 2048,
+        "projector_outputs": 2048, "epochs": 200, "batch_size": 256, "warmup_epochs": 10, "optimizer": "adamw",
+        "weight_decay": 1e-4, "precision": "bf16-mixed",
+    },
+}  # fmt: skip
+"""What all cells of a budget share: seconds a cell, half a minute a cell on one core, and hours on a GPU."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the command line says of an experiment.
+
+    Args:
+        budget: smoke (made-up images, seconds), small (two cores, hours) or full (GPUs).
+        runs: folder of the run folders.
+        out: folder of tables and figures.
+        part: (k, n): the k-th of n shares, counted from 0.
+        on: score on held-out training images or on the test set.
+        data_root: where data sets live.
+    """
+
+    budget: Budget = "small"
+    runs: Path = Path("runs/cells")
+    out: Path = Path("runs/results")
+    part: tuple[int, int] = (0, 1)
+    on: Split = "test"
+    data_root: str | None = None
+    say: Say = field(default=print, compare=False)
+
+    def config(self, **settings: Any) -> TrainConfig:
+        """The budget's settings with these on top."""
+        shared = {"data_root": self.data_root, "probe_images": 0, "log_every": 100, **SETTINGS[self.budget]}
+        return TrainConfig(**{**shared, **settings})
+
+    def missing(self, names: Sequence[str]) -> dict[str, str]:
+        """The data sets that are not there, each with what to do."""
+        found = {}
+        for name in names:
+            try:
+                load(name, "train", root=self.data_root)
+            except (ValueError, OSError) as error:
+                found[name] = str(error)
+                self.say(f"Left out: {error}")
+        return found
+
+    def rows(self, cells: Sequence[Cell], *, with_controls: bool = True) -> list[dict[str, Any]]:
+        """Run this part of the cells; the rows of all that are finished, after those of their controls.
+
+        Controls are raw pixels, once for each data set, and the untrained encoder of each seed.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        if with_controls:
+            for cell in cells:
+                plain = replace(cell.config, images=None)
+                for row in controls(plain, self.runs, on=self.on, probe_images=cell.probe_images, target=cell.target):
+                    of_pixels = row["method"] == "raw pixels"
+                    key = {k: v for k, v in row["config"].items() if not of_pixels or k in ("data", "target")}
+                    found.setdefault(f"{row['method']} {key}", row)
+        return [*found.values(), *run_cells(cells, self.runs, on=self.on, part=self.part, say=self.say)]
+
+
+def part_of(text: str) -> tuple[int, int]:
+    """ "2/3", the second of three shares, as (1, 3)."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise ValueError(f"part: expected K/N with K from 1 to N, such as 1/2 on the first of two, got {text!r}")
+    return int(match[1]) - 1, int(match[2])
