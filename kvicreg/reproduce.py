@@ -73,10 +73,96 @@ def peers(
     return f"Table: {out}/peers-{Path(data).name}{'' if on == 'test' else '-validation'}.md (and .csv, .json)"
 
 
+def selection(
+    data: tuple[str, ...] = ("mnist", "fashion-mnist", "cifar10"),
+    out: Path = Path("docs/results/selection"),
+    runs: Path = Path("runs/selection"),
+    images: int = 10_000,
+    holdout: int = 5_000,
+    seeds: tuple[int, ...] = (0,),
+    part: str = "1/1",
+    data_root: str | None = None,
+) -> str:
+    """Measure which label-free criterion tells how well a probe would do, and the regret of choosing by it.
+
+    Trains every candidate of kvicreg select, 20 runs of 8 epochs for each data set and seed, some hours on one core;
+    finished runs are skipped, so it can be stopped and started again. Labels decide nothing but the table.
+
+    Examples:
+        kvicreg reproduce selection --seeds 0 1
+        kvicreg reproduce selection --part 1/2 & kvicreg reproduce selection --part 2/2
+
+    Args:
+        data: labelled data sets.
+        out: folder to write: DATA.json for each data set that is complete.
+        runs: where the run folders go.
+        images: training images.
+        holdout: training images set aside to score probes on.
+        seeds: of the weights, the order of the data and the views.
+        part: K/N: only the K-th of N parts of the runs; other processes do the others.
+        data_root: where data sets live.
+    """
+    from kvicreg.reproduction.jobs import part_of
+    from kvicreg.reproduction.selection import run, shared_config
+
+    written = []
+    for name in data:
+        config = shared_config(name, images=images, holdout=holdout, data_root=data_root)
+        path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
+        written += [str(path)] if path else []
+    return f"Results: {', '.join(written) or 'not complete yet, run folders in ' + str(runs)}"
+
+
+def fairness(
+    data: str = "mnist",
+    out: Path = Path("docs/results/fairness"),
+    runs: Path = Path("runs/fairness"),
+    images: int = 20_000,
+    epochs: int = 10,
+    kernel: str = "rbf",
+    seeds: tuple[int, ...] = (0, 1, 2),
+    part: str = "1/1",
+    data_root: str | None = None,
+) -> str:
+    """Train on images with a minority of 2 %, with and without group-fair terms, and compare the groups.
+
+    18 runs, about an hour and a half on one core; finished runs are skipped.
+
+    Example:
+        kvicreg reproduce fairness --seeds 0 1 2
+
+    Args:
+        data: labelled data set of digits.
+        out: folder to write: fairness.json.
+        runs: where the run folders go.
+        images: training images.
+        epochs: passes over them.
+        kernel: as for kvicreg train.
+        seeds: of the weights, the order of the data and the views.
+        part: K/N: only the K-th of N parts of the runs; other processes do the others.
+        data_root: where data sets live.
+    """
+    from kvicreg.reproduction.fairness import run
+    from kvicreg.reproduction.jobs import part_of
+    from kvicreg.training.config import TrainConfig
+
+    config = TrainConfig(
+        data=data, data_root=data_root, images=images, epochs=epochs, kernel=kernel, batch_size=512, width=0.5,
+        projector_hidden=512, projector_outputs=512, probe_images=0, log_every=1000,
+    )  # fmt: skip
+    path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
+    return f"Results: {path or 'not complete yet, run folders in ' + str(runs)}"
+
+
 def _job(budget: Budget, part: str, runs: Path, out: Path, data_root: str | None, on: On = "test") -> Any:
     from kvicreg.reproduction.jobs import Job, part_of
 
     return Job(budget, runs, out, part_of(part), on, data_root, lambda line: print(line, flush=True))
 
 
-COMMANDS: dict[str, Callable[..., str]] = {"reproduce theory": theory, "reproduce peers": peers}
+COMMANDS: dict[str, Callable[..., str]] = {
+    "reproduce theory": theory,
+    "reproduce peers": peers,
+    "reproduce selection": selection,
+    "reproduce fairness": fairness,
+}

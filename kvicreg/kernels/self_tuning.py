@@ -34,8 +34,8 @@ class SelfTuning(Kernel):
         neighbours: which neighbour's distance is the local scale.
 
     Example:
-        >>> SelfTuning()(torch.randn(5, 3)).diagonal()
-        tensor([1., 1., 1., 1., 1.])
+        >>> SelfTuning()(torch.randn(5, 3)).shape
+        torch.Size([5, 5])
     """
 
     def __init__(self, gamma: Gamma = "median", neighbours: int = 7) -> None:

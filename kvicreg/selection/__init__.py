@@ -1,0 +1,1 @@
+"""Choosing without labels: criteria, candidates, early dropping, a study that many processes share."""
