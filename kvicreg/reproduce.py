@@ -154,6 +154,79 @@ def fairness(
     return f"Results: {path or 'not complete yet, run folders in ' + str(runs)}"
 
 
+def study(
+    budget: Budget = "small",
+    families: tuple[str, ...] = ("linear", "rbf", "vicreg"),
+    data: tuple[str, ...] = ("fashion-mnist", "cifar10"),
+    seeds: tuple[int, ...] = (0,),
+    part: str = "1/1",
+    runs: Path = Path("runs/cells"),
+    out: Path = Path("runs/results"),
+    data_root: str | None = None,
+) -> str:
+    """Vary each setting of the loss by itself, and tune VICReg, on held-out training images.
+
+    Some 200 runs of half a minute each on one core at the small budget. Runs that are finished are skipped and those
+    cut short are resumed.
+
+    Example:
+        kvicreg reproduce study --part 1/2
+
+    Args:
+        budget: smoke (made-up images, seconds), small (two cores, hours) or full (ResNet-18, a GPU).
+        families: what to vary: linear, rbf, vicreg; simclr, moco, byol, barlow-twins, ssl-hsic.
+        data: data sets.
+        seeds: one run of every variation for each.
+        part: K/N: run the K-th of N shares, for machines that share the folder of runs.
+        runs: folder of the run folders.
+        out: folder to write: study.md, .csv, .json and a figure for each data set.
+        data_root: where data sets live.
+    """
+    from kvicreg.reproduction.study import run
+
+    run(_job(budget, part, runs, out, data_root, "validation"), families=families, data=data, seeds=seeds)
+    return f"Study: {out}/study.md (and .csv, .json), figures {out}/study-*.png"
+
+
+def proof(
+    budget: Budget = "small",
+    data: tuple[str, ...] = ("mnist", "fashion-mnist", "cifar10"),
+    seeds: tuple[int, ...] = (0, 1, 2),
+    grid_data: str = "cifar10",
+    grid_seeds: tuple[int, ...] = (0,),
+    study: Path | None = None,
+    part: str = "1/1",
+    runs: Path = Path("runs/cells"),
+    out: Path = Path("runs/results"),
+    data_root: str | None = None,
+) -> str:
+    """Put the defaults on trial: every kernel with one triple of weights against VICReg, on test sets.
+
+    VICReg runs with its published weights and with those that the study has chosen. Run it once, after the defaults
+    are settled. Runs that are finished are skipped and those cut short are resumed.
+
+    Example:
+        kvicreg reproduce proof --study docs/results/study.json --part 1/2
+
+    Args:
+        budget: smoke (made-up images, seconds), small (two cores, hours) or full (ResNet-18, a GPU).
+        data: data sets.
+        seeds: one run of everything for each.
+        grid_data: where batch size, width and number of training images vary; "" for nowhere.
+        grid_seeds: of those.
+        study: result file of kvicreg reproduce study; by default OUT/study.json.
+        part: K/N: run the K-th of N shares, for machines that share the folder of runs.
+        runs: folder of the run folders.
+        out: folder to write: proof.md, .csv, .json and figures.
+        data_root: where data sets live.
+    """
+    from kvicreg.reproduction.proof import run
+
+    job = _job(budget, part, runs, out, data_root)
+    run(job, data=data, seeds=seeds, grid_data=grid_data, grid_seeds=grid_seeds, study=study)
+    return f"Proof: {out}/proof.md (and .csv, .json), figures {out}/proof.png, {out}/proof-grids.png"
+
+
 def _job(budget: Budget, part: str, runs: Path, out: Path, data_root: str | None, on: On = "test") -> Any:
     from kvicreg.reproduction.jobs import Job, part_of
 
@@ -165,4 +238,6 @@ COMMANDS: dict[str, Callable[..., str]] = {
     "reproduce peers": peers,
     "reproduce selection": selection,
     "reproduce fairness": fairness,
+    "reproduce study": study,
+    "reproduce proof": proof,
 }

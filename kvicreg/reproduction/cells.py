@@ -26,7 +26,7 @@ from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import PretrainedEncoder, load_encoder
 from kvicreg.storage import write_atomically
 from kvicreg.training.alarm import NotFinite
-from kvicreg.training.build import build_data, build_method, build_views, resolve
+from kvicreg.training.build import build_data, build_method, build_views, resolve, with_loss_defaults
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train
 
@@ -76,17 +76,20 @@ def run_cells(
         on: score on the images held out of training, or on the test set.
         part: (k, n): train only every n-th cell, from the k-th on; the others are left to other processes.
     """
-    names = [cell.name for cell in cells]
-    repeated = {name for name in names if names.count(name) > 1}
-    if repeated:
-        raise ValueError(f"two cells are called {sorted(repeated)[0]!r}")
-    todo = [cell for cell in cells[part[0] :: part[1]] if finished(cell, runs, on) is None]
+    distinct: dict[Path, Cell] = {}
+    for cell in cells:
+        same = distinct.setdefault(cell.result(runs, on), cell)
+        if _asked(same) != _asked(cell):
+            raise ValueError(f"two cells of different settings are called {cell.name!r}")
+    mine = [*distinct.values()][part[0] :: part[1]]
+    todo = [cell for cell in mine if finished(cell, runs, on) is None]
     started = time.perf_counter()
     for number, cell in enumerate(todo, 1):
         row = _run(cell, runs, on)
         scores = row.get("failed") or ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
         left = (time.perf_counter() - started) / number * (len(todo) - number) / 60
-        say(f"{number}/{len(todo)} {cell.name}: {scores}; about {left:.0f} min left")
+        told = ", ".join(f"{value}" for value in cell.labels.values() if isinstance(value, str | int | float) and value)
+        say(f"{number}/{len(todo)} {cell.name} ({told}): {scores}; about {left:.0f} min left")
     return [found for cell in cells if (found := finished(cell, runs, on)) is not None]
 
 
@@ -96,7 +99,12 @@ def finished(cell: Cell, runs: Path, on: Split) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     row: dict[str, Any] = json.loads(path.read_text())
-    return {**row, **cell.labels} if row["config"] == _asked(cell) else None
+    usual = {name: getattr(TrainConfig(), name) for name in asdict(cell.config)} | {"target": None}
+    explicit = {**asdict(cell.config), "target": cell.target}
+    for name, value in _asked(cell).items():  # a setting that did not exist then must be left alone now
+        if row["config"][name] != value if name in row["config"] else explicit.get(name) != usual.get(name):
+            return None
+    return {**row, **cell.labels}
 
 
 def controls(
@@ -137,8 +145,13 @@ def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
 
 
 def _asked(cell: Cell) -> dict[str, Any]:
-    """The settings of a cell as json keeps them; where its folder lies does not matter."""
-    settings = {**asdict(cell.config), "out": None, "data_root": None, "probe_images_of_cell": cell.probe_images}
+    """The settings of a cell as json keeps them, the loss's own included; where its folder lies does not matter."""
+    settings = {
+        **asdict(with_loss_defaults(cell.config)),
+        "out": None,
+        "data_root": None,
+        "probe_images_of_cell": cell.probe_images,
+    }
     settings |= {"target": cell.target} if cell.target else {}
     asked: dict[str, Any] = json.loads(json.dumps(settings))
     return asked
@@ -179,6 +192,7 @@ def _same(folder: Path, config: TrainConfig) -> bool:
     if not (folder / "config.yaml").is_file():
         return False
     kept = load_config(folder / "config.yaml")
+    config = with_loss_defaults(config)
     asked = {f.name: getattr(config, f.name) for f in fields(TrainConfig) if f.name not in ("out", "view", "data_root")}
     of_view = all(kept.view.get(name) == value for name, value in config.view.items())
     return of_view and all(value is None or value == getattr(kept, name) for name, value in asked.items())

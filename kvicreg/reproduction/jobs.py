@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from kvicreg.data import load
 from kvicreg.reproduction.cells import Cell, Say, Split, controls, run_cells
+from kvicreg.reproduction.stand_ins import write_stand_ins
 from kvicreg.training.config import TrainConfig
 
 __all__ = ["SETTINGS", "Budget", "Job", "part_of"]
@@ -19,6 +22,7 @@ SETTINGS: dict[Budget, dict[str, Any]] = {
     "smoke": {
         "images": 128, "holdout": 64, "image_size": 16, "width": 0.25, "pool": 1, "projector_layers": 2,
         "projector_hidden": 32, "projector_outputs": 32, "epochs": 2, "batch_size": 64, "spectrum_images": 32,
+        "workers": 0,
     },
     "small": {
         "images": 10_000, "holdout": 5_000, "width": 0.5, "pool": 2, "projector_layers": 3, "projector_hidden": 512,
@@ -54,17 +58,34 @@ class Job:
     data_root: str | None = None
     say: Say = field(default=print, compare=False)
 
+    @property
+    def root(self) -> str | None:
+        """Where the data are; at smoke size, made-up images in the official formats."""
+        if self.budget != "smoke":
+            return self.data_root
+        return str(write_stand_ins(self.runs / "stand-ins"))
+
     def config(self, **settings: Any) -> TrainConfig:
         """The budget's settings with these on top."""
-        shared = {"data_root": self.data_root, "probe_images": 0, "log_every": 100, **SETTINGS[self.budget]}
+        shared = {"data_root": self.root, "probe_images": 0, "log_every": 100, **SETTINGS[self.budget]}
         return TrainConfig(**{**shared, **settings})
+
+    def cell(self, labels: dict[str, Any] | None = None, target: str | None = None, **settings: Any) -> Cell:
+        """A cell whose folder is named by its settings, so that experiments share the runs they have in common."""
+        config = self.config(**settings)
+        usual = asdict(TrainConfig())
+        own = {k: v for k, v in asdict(config).items() if v != usual[k] and k not in ("out", "data_root")}
+        digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
+        kind = config.kernel if config.method == "kernel-vicreg" else config.method
+        kind += f"-{config.kernel}" if config.uses_kernel and config.kernel != kind else ""
+        return Cell(f"{Path(config.data).name}-{kind}-{config.seed}-{digest}", config, labels or {}, target=target)
 
     def missing(self, names: Sequence[str]) -> dict[str, str]:
         """The data sets that are not there, each with what to do."""
         found = {}
         for name in names:
             try:
-                load(name, "train", root=self.data_root)
+                load(name, "train", root=self.root)
             except (ValueError, OSError) as error:
                 found[name] = str(error)
                 self.say(f"Left out: {error}")

@@ -12,7 +12,6 @@ from typing import Any
 
 from kvicreg.methods import METHODS
 from kvicreg.reproduction import tables
-from kvicreg.reproduction.cells import Cell
 from kvicreg.reproduction.jobs import Job
 
 __all__ = ["PEERS", "run"]
@@ -53,8 +52,7 @@ def run(
         for method, kernel in PEERS:
             if not methods or method in methods:
                 own: dict[str, Any] = {"method": method, "seed": seed, **({"kernel": kernel} if kernel else {})}
-                name = f"{source}-{job.budget}-{method}{f'-{kernel}' if kernel else ''}-{seed}"
-                cells.append(Cell(name, job.config(data=data, **settings, **own)))
+                cells.append(job.cell(data=data, **settings, **own))
     rows = job.rows(cells)
     shared = ", ".join(f"{name} {getattr(cells[0].config, name)}" for name in SHARED)
     table = f"{tables.summary(rows)}\n\n{tables.note(rows)}\nShared by all: {shared}.\n"

@@ -5,48 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter, ScalarFormatter
 
+from kvicreg.reproduction.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, STYLE, heading, save
 from kvicreg.reproduction.theory import BATCH_SIZES
 
 __all__ = ["collapse", "nonlinear_variance", "stability"]
 
-# Okabe and Ito's colours, told apart by everyone
-GREY, ORANGE, BLUE, GREEN, PURPLE = "#5f5f5f", "#E69F00", "#0072B2", "#009E73", "#CC79A7"
 KERNELS = {"Euclidean (linear kernel)": ORANGE, "RBF": BLUE, "Laplacian": GREEN, "rational quadratic": PURPLE}
-STYLE: dict[Any, Any] = {
-    "font.size": 11,
-    "axes.titlesize": 12,
-    "axes.labelsize": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "legend.frameon": False,
-    "legend.fontsize": 10,
-    "lines.linewidth": 2,
-    "svg.hashsalt": "kvicreg",
-    "svg.fonttype": "none",
-}
-
-
-def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path.with_suffix(".png"), dpi=150, metadata={"Software": None})
-    figure.savefig(path.with_suffix(".svg"), metadata={"Date": None})
-    plt.close(figure)
-
-
-def _heading(figure: Figure, text: str, detail: str) -> None:
-    figure.suptitle(text, x=0.01, y=0.985, ha="left", fontsize=15, fontweight="bold")
-    inches = figure.get_size_inches()[1]
-    figure.text(0.01, 1 - 0.5 / inches, detail, ha="left", va="top", fontsize=11, color=GREY)
 
 
 def nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
@@ -56,7 +25,7 @@ def nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
     two, ten = numbers["components"].index(2), numbers["components"].index(10)
     with plt.rc_context(STYLE):
         figure = plt.figure(figsize=(15, 8.2))
-        _heading(
+        heading(
             figure,
             "Leading RKHS components show structure that no Euclidean component shows",
             "Top: which of two circles a point is on. Bottom: how far along a Swiss roll it is. "
@@ -96,7 +65,7 @@ def nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
         axes = figure.add_subplot(grid[1, 3], title="R², by components", box_aspect=1)
         _by_components(axes, numbers["components"], r2)
         axes.set_ylim(-0.05, 1.03)
-        _save(figure, path)
+        save(figure, path)
 
 
 def _by_components(axes: Axes, components: list[int], curves: dict[str, list[float]]) -> None:
@@ -116,7 +85,7 @@ def stability(measured: dict[str, Any], path: Path) -> None:
     with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 5.6))
         figure.subplots_adjust(left=0.055, right=0.985, top=0.8, bottom=0.125, wspace=0.24)
-        _heading(
+        heading(
             figure,
             f"The spectrum settles as 1/√b: slopes of {_signed(max(slopes))} to {_signed(min(slopes))} on log axes",
             "Points uniform on a circle, where the population operator is known exactly. "
@@ -157,7 +126,7 @@ def stability(measured: dict[str, Any], path: Path) -> None:
         right.xaxis.set_major_formatter(ScalarFormatter())
         right.xaxis.set_minor_locator(NullLocator())
         right.legend(loc="upper right")
-        _save(figure, path)
+        save(figure, path)
 
 
 def collapse(measured: dict[str, Any], path: Path) -> None:
@@ -174,7 +143,7 @@ def collapse(measured: dict[str, Any], path: Path) -> None:
     with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 5.6))
         figure.subplots_adjust(left=0.05, right=0.985, top=0.74, bottom=0.125, wspace=0.24)
-        _heading(
+        heading(
             figure,
             "A variance term on the spectrum leaves collapse by itself; one on the coordinates stays on a line",
             f"{numbers['samples']} free embeddings of width {numbers['width']}, collapsed to a line plus noise of "
@@ -209,4 +178,4 @@ def collapse(measured: dict[str, Any], path: Path) -> None:
         right.set(xlabel="eigenvalue (the last of the 64 is always 0)", yscale="log")
         right.set_ylim(1e-6, 1)
         right.legend(loc="upper right", ncols=2)
-        _save(figure, path)
+        save(figure, path)

@@ -102,6 +102,13 @@ def build_loss(config: TrainConfig) -> nn.Module:
     return METHODS[config.method].Loss(**_arguments(config, METHODS[config.method].Loss))
 
 
+def with_loss_defaults(config: TrainConfig) -> TrainConfig:
+    """The config with the loss's own defaults filled in where it leaves them open."""
+    loss = build_loss(config)
+    names = [name for name in _settings(type(loss)) if name not in ("kernel", "approximation")]
+    return replace(config, **{name: getattr(loss, name) for name in names})
+
+
 def _approximation(config: TrainConfig) -> operators.Approximation | None:
     if config.approximation == "nystrom":
         return operators.Nystrom(landmarks=config.components, seed=config.seed)
@@ -126,14 +133,14 @@ def _settings(maker: type[nn.Module]) -> list[str]:
 
 def _resolved_method(config: TrainConfig, data: ImageData) -> dict[str, Any]:
     """The settings of the config's loss and method, with their defaults and what the data decide."""
-    method, loss = METHODS[config.method], build_loss(config)
+    method, filled = METHODS[config.method], with_loss_defaults(config)
     of_loss, of_method = _settings(method.Loss), _settings(method)
     for name in METHOD_SETTINGS:
         if getattr(config, name) not in (None, 0) and name not in (*of_loss, *of_method):
             raise ValueError(f"the method {config.method} has no {name}")
     if config.local_crops and not method.many_views:
         raise ValueError(f"the method {config.method} takes two views, so it has no local_crops")
-    resolved = {name: getattr(loss, name) for name in of_loss if name not in ("kernel", "approximation")}
+    resolved = {name: getattr(filled, name) for name in of_loss}
     for name in of_method:
         if getattr(config, name) is None:
             resolved[name] = inspect.signature(method).parameters[name].default

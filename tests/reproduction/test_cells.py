@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from kvicreg.losses import kernel_vicreg
 from kvicreg.reproduction import cells
 from kvicreg.reproduction.cells import Cell, controls, run_cells, splits
+from kvicreg.training.alarm import NotFinite
 from kvicreg.training.config import TrainConfig
 
 TINY = TrainConfig(
@@ -87,9 +89,44 @@ def test_probes_are_fitted_on_images_other_than_those_scored():
     assert not known & {image.numpy().tobytes() for image in score.images}
 
 
-def test_two_cells_of_one_name_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="two cells are called 'one'"):
-        run_cells([Cell("one", TINY), Cell("one", TINY)], tmp_path, on="test")
+def test_two_cells_of_one_name_are_refused_unless_they_are_the_same(tmp_path):
+    with pytest.raises(ValueError, match="two cells of different settings are called 'one'"):
+        run_cells([Cell("one", TINY), Cell("one", replace(TINY, seed=1))], tmp_path, on="test")
+    said = []
+    twice = [Cell("one", TINY, {"grid": grid}, probe_images=100) for grid in ("a", "b")]
+    rows = run_cells(twice, tmp_path, on="validation", say=said.append)
+    assert [row["grid"] for row in rows] == ["a", "b"]
+    assert len(said) == 1
+
+
+def test_a_new_default_of_the_loss_is_another_setting(tmp_path, monkeypatch):
+    cell = Cell("one", TINY, probe_images=100)
+    (row,) = run_cells([cell], tmp_path, on="validation", say=quiet)
+    monkeypatch.setitem(kernel_vicreg.DEFAULT_WEIGHTS, "scaled", (2.0, 1.0, 0.0))
+    assert cells.finished(cell, tmp_path, "validation") is None
+    (again,) = run_cells([cell], tmp_path, on="validation", say=quiet)
+    assert (row["config"]["invariance_weight"], again["config"]["invariance_weight"]) == (1.0, 2.0)
+    assert "invariance_weight: 2.0" in (tmp_path / "one" / "config.yaml").read_text()
+
+
+def test_a_setting_that_came_later_does_not_undo_a_cell_that_leaves_it_alone(tmp_path):
+    cell = Cell("one", TINY, probe_images=100)
+    (row,) = run_cells([cell], tmp_path, on="validation", say=quiet)
+    old = {**row, "config": {key: value for key, value in row["config"].items() if key != "clip"}}
+    cell.result(tmp_path, "validation").write_text(json.dumps(old))
+    assert cells.finished(cell, tmp_path, "validation") is not None
+    assert cells.finished(replace(cell, config=replace(TINY, clip=1.0)), tmp_path, "validation") is None
+
+
+def test_training_that_is_not_finite_is_a_result(tmp_path, monkeypatch):
+    def diverge(config, **_):
+        config.folder.mkdir()
+        raise NotFinite("the loss is not finite")
+
+    monkeypatch.setattr(cells, "train", diverge)
+    (row,) = run_cells([Cell("one", TINY)], tmp_path, on="validation", say=quiet)
+    assert row["failed"] == "the loss is not finite"
+    assert "probe" not in row
 
 
 def test_validation_without_a_holdout_is_refused():
