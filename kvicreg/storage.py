@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 LOCK = ".lock"
+LARGEST_YAML, LARGEST_TABLE = 1 << 20, 10_000
 
 
 @contextmanager
@@ -84,6 +85,39 @@ def working_on(folder: Path, what: str) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         file.close()
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file: plain values alone, and no more of them than a file of settings has."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > LARGEST_TABLE:  # parts merged into parts double at every step
+                raise yaml.constructor.ConstructorError(None, None, "its merged tables grow too large", node.start_mark)
+
+    try:
+        if path.stat().st_size > LARGEST_YAML:
+            raise ValueError(f"it has more than {LARGEST_YAML:,} bytes")
+        loader = Loader(path.read_text(encoding="utf-8"))
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged, or not valid YAML: {' '.join(str(error).split())[:500]}") from error
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of an npz file, without pickles."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return {key: arrays[key] for key in arrays.files}
+    except Exception as error:  # numpy, zipfile and zlib raise whatever the damage makes them stumble over
+        raise ValueError(f"{path} is damaged ({error}): delete it and make it again") from error
 
 
 def without_home(value: Any) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
 from kvicreg.evaluation.results import MEASURES, arrays_path, read_results, results_path
+from kvicreg.storage import read_arrays
 
 
 def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
@@ -17,8 +17,7 @@ def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
     path = arrays_path(run, "scores", on)
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no scores of its test images: evaluate it again with kvicreg evaluate")
-    with np.load(path, allow_pickle=False) as arrays:
-        return {key: arrays[key] for key in arrays.files}
+    return read_arrays(path)
 
 
 def significance(

@@ -62,6 +62,13 @@ class Options:
     data_root: str | None = None
     """Where downloaded data sets live; by default the run's, KVICREG_DATA or the user's cache."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {self.seed}")
+        for name, least in {"batch_size": 1, "robustness_images": 0, "map_images": 0, "workers": 0}.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
 
 Say = Callable[[str], None]
 

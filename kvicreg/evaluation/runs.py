@@ -13,6 +13,7 @@ import torch
 from kvicreg.data import ImageData, Views, load, view_config
 from kvicreg.data.catalogue import DATA_SETS
 from kvicreg.models import PretrainedEncoder, load_encoder
+from kvicreg.storage import read_yaml
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,7 @@ class Run:
 
     def encoder(self, *, projector: bool = False, device: str | torch.device = "cpu") -> PretrainedEncoder:
         """The trained encoder in eval mode."""
-        try:
-            return load_encoder(self.path, projector=projector, device=device)
-        except (ValueError, FileNotFoundError, ImportError):
-            raise
-        except Exception as error:  # safetensors has its own class for damaged files
-            raise ValueError(f"{self.path}: encoder.safetensors is damaged ({error}); train the run again") from error
+        return load_encoder(self.path, projector=projector, device=device)
 
     def views(self) -> Views:
         """The random views of the run's training."""
@@ -80,13 +76,8 @@ def open_run(path: str | Path) -> Run:
 
 def read_config(path: Path) -> dict[str, Any]:
     """config.yaml as a dictionary that names its data."""
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {' '.join(str(error).split())}") from error
-    if not isinstance(config, dict) or not config.get("data"):
+    config = read_yaml(path)
+    if not isinstance(config, dict) or not isinstance(config.get("data"), str):
         raise ValueError(f"{path} does not say which data the run was trained on: it was not written by kvicreg")
     return config
 

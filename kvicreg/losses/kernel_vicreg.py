@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import full_precision, safe_sqrt
+from kvicreg.kernels.pairs import full_precision
 from kvicreg.losses.feature_space import check_approximation, resolved
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.mixture import held, is_learnt, separate
@@ -218,7 +218,7 @@ def covariance_term(
     operator: CovarianceOperator, *, form: CovarianceForm, include_diagonal: bool, eps: float, scaled: bool
 ) -> Tensor:
     """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
-    squared = operator.squared_hs_norm() if include_diagonal else operator.squared_offdiagonal_hs_norm()
-    if scaled:
-        squared = squared * operator.rank_bound / (operator.trace() + eps).square()
-    return squared if form == "squared" else safe_sqrt(squared)
+    norm = operator.hs_norm() if include_diagonal else operator.offdiagonal_hs_norm()
+    if scaled:  # before it is squared, which may be more than the type can hold
+        norm = norm * operator.rank_bound**0.5 / (operator.trace() + eps)
+    return norm.square() if form == "squared" else norm

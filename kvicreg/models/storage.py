@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -121,19 +122,43 @@ def load_encoder(
     for name in ("encoder.json", "encoder.safetensors", *(["projector.safetensors"] if projector else [])):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} has no {name}: expected the folder of a finished run")
-    description = json.loads((folder / "encoder.json").read_text())
+    try:
+        description = json.loads((folder / "encoder.json").read_text())
+        own = description["architecture"]["name"] == "custom"
+        if not own:
+            encoder = build_encoder(**description["architecture"]) if encoder is None else encoder
+            _check_description(description, encoder)
+        head = Projector(**description["projector"]) if projector else None
+        if encoder is not None:
+            whole = PretrainedEncoder(encoder, head, description)
+    except ImportError:
+        raise
+    except Exception as error:  # whatever a file that is not ours makes of it
+        file = folder / "encoder.json"
+        raise ValueError(f"{file} is damaged or not written by kvicreg ({_reason(error)})") from error
     if encoder is None:
-        if description["architecture"]["name"] == "custom":
-            raise ValueError(
-                f"{folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it"
-            )
-        encoder = build_encoder(**description["architecture"])
+        raise ValueError(f"{folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it")
     load_weights(encoder, folder / "encoder.safetensors")
-    head = None
-    if projector:
-        head = Projector(**description["projector"])
+    if head is not None:
         load_weights(head, folder / "projector.safetensors")
-    return PretrainedEncoder(encoder, head, description).to(device).eval()
+    return whole.to(device).eval()
+
+
+def _check_description(description: dict[str, Any], encoder: nn.Module) -> None:
+    """The parts of encoder.json must agree, and be numbers that an image can have."""
+    size, channels = description["architecture"]["image_size"], description["architecture"]["in_channels"]
+    if description["image_size"] != size or not isinstance(size, int) or not 1 <= size <= 1 << 14:
+        raise ValueError(f"image_size {description['image_size']!r}")
+    for name in ("mean", "std"):
+        values = [float(value) for value in description[name]]
+        if len(values) != channels or not all(map(math.isfinite, values)):
+            raise ValueError(f"{name} {description[name]!r} for {channels} channels")
+    if description["feature_dim"] != encoder.feature_dim:
+        raise ValueError(f"feature_dim {description['feature_dim']!r}")
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
@@ -145,6 +170,7 @@ def save_weights(module: nn.Module, path: Path) -> None:
 
 def load_weights(module: nn.Module, path: str | Path) -> None:
     """Fill a module from a safetensors file, or from encoder.safetensors in a run folder."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     path = Path(path) / "encoder.safetensors" if Path(path).is_dir() else Path(path)
@@ -152,5 +178,7 @@ def load_weights(module: nn.Module, path: str | Path) -> None:
         raise FileNotFoundError(f"there are no weights at {path}")
     try:
         module.load_state_dict(load_file(path))
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({_reason(error)}); train the run again") from error
     except RuntimeError as error:
         raise ValueError(f"{path} does not fit the encoder: {' '.join(str(error).split())}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -88,12 +89,25 @@ class _Embedded:
     def operator(self) -> CovarianceOperator:
         rank = self.kernel.rank(self.dimension)
         if self.features is not None:
-            return CovarianceOperator.from_features(self.features, shard=self.shard, rank=rank)
+            features, size = self._sized(self.features)
+            return CovarianceOperator.from_features(features, shard=self.shard, rank=rank, scale=size**2)
         if self.pairs is not None:
-            return CovarianceOperator.from_gram(self.kernel.evaluate(self.pairs), rank=rank)
+            gram, size = self._sized(self.kernel.evaluate(self.pairs))
+            return CovarianceOperator.from_gram(gram, rank=rank, scale=size)
         assert isinstance(self.kernel, Linear)
         stacked = torch.stack(list(self.views))
         return CovarianceOperator.from_features(stacked, shard=self.shard, rank=rank, scale=self.kernel.gamma)
+
+    def _sized(self, values: Tensor) -> tuple[Tensor, float | Tensor]:
+        """The values of an unbounded kernel over a number that all processes share, and that number.
+
+        A polynomial of embeddings of 1e6 is 1e24, and the sum of its squares more than float32 can hold.
+        """
+        members = [k for k in self.kernel.modules() if isinstance(k, Kernel) and not hasattr(k, "kernels")]
+        if all(math.isfinite(member.bound) for member in members):
+            return values, 1.0
+        size = self.shard.sum(values.detach().abs().amax()).clamp_min(1.0)
+        return values / size, size
 
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample

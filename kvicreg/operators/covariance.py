@@ -31,7 +31,12 @@ class CovarianceOperator:
     """
 
     def __init__(
-        self, matrix: Tensor, scale: float, samples: int, rank_bound: int, diagonal_squares: Tensor | None = None
+        self,
+        matrix: Tensor,
+        scale: float | Tensor,
+        samples: int,
+        rank_bound: int,
+        diagonal_squares: Tensor | None = None,
     ) -> None:
         self._matrix = matrix  # H K H, or the second moment of centred features; `scale` makes either into C
         self._scale = scale
@@ -40,7 +45,7 @@ class CovarianceOperator:
         self._diagonal_squares = diagonal_squares  # sum_i [HKH]_ii^2, where the matrix is not H K H
 
     @classmethod
-    def from_gram(cls, gram: Tensor, *, rank: float = float("inf"), scale: float = 1.0) -> CovarianceOperator:
+    def from_gram(cls, gram: Tensor, *, rank: float = float("inf"), scale: float | Tensor = 1.0) -> CovarianceOperator:
         """From a Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
@@ -49,7 +54,7 @@ class CovarianceOperator:
 
     @classmethod
     def from_features(
-        cls, features: Tensor, *, shard: Shard | None = None, rank: float = float("inf"), scale: float = 1.0
+        cls, features: Tensor, *, shard: Shard | None = None, rank: float = float("inf"), scale: float | Tensor = 1.0
     ) -> CovarianceOperator:
         """From explicit features ``(..., b, D)``, this process's rows of them; they are centred here.
 
@@ -96,7 +101,7 @@ class CovarianceOperator:
 
     def hs_norm(self) -> Tensor:
         """The Hilbert-Schmidt norm, ``sqrt(tr C^2)``."""
-        return safe_sqrt(self.squared_hs_norm())
+        return safe_sqrt(self._norms[1]) * self._scale
 
     def squared_hs_norm(self) -> Tensor:
         """``tr C^2``."""
@@ -104,12 +109,15 @@ class CovarianceOperator:
 
     def offdiagonal_hs_norm(self) -> Tensor:
         """The paper's norm: that of the centred Gram matrix without its diagonal, over b."""
-        return safe_sqrt(self.squared_offdiagonal_hs_norm())
+        return safe_sqrt(self._offdiagonal_squares()) * self._scale
 
     def squared_offdiagonal_hs_norm(self) -> Tensor:
         """``(|HKH|_F^2 - sum_i [HKH]_ii^2) / b^2``."""
+        return self._offdiagonal_squares() * self._scale**2
+
+    def _offdiagonal_squares(self) -> Tensor:
         _, squares, diagonal_squares = self._norms
-        return (squares - diagonal_squares).clamp_min(0) * self._scale**2
+        return (squares - diagonal_squares).clamp_min(0)
 
     def effective_rank(self) -> Tensor:
         """``exp`` of the entropy of the normalised eigenvalues: 1 for one direction, at most `rank_bound`."""

@@ -86,7 +86,9 @@ class RandomFourier(Approximation):
         """Spectral noise and phases, drawn on the CPU so that all processes and devices agree, and kept."""
         key = (self._step, index, kernel.spectral_key(), count, z.shape[-1], z.device, z.dtype)
         if key not in self._drawn:
-            generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self._step) * 1_000_003 + index)
+            generator = torch.Generator().manual_seed(
+                ((self.seed * 1_000_003 + self._step) * 1_000_003 + index) % 2**63
+            )
             frequencies = count // 2 if self.form == "paired" else count
             noise = kernel.spectral_noise(frequencies, z.shape[-1], generator)
             if self.orthogonal:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kvicreg.storage import without_home
+from kvicreg.storage import read_arrays, read_yaml, without_home
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,7 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        config = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+    config = read_yaml(path)
     if not isinstance(config, dict):
         raise ValueError(f"{path} holds no settings: it was not written by kvicreg")
     return config
@@ -102,11 +97,7 @@ def _number(text: str | None) -> float | None:
 def _arrays(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray] | None:
     if not path.is_file():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {key: arrays[key] for key in arrays.files}
-    except (ValueError, OSError, EOFError, KeyError) as error:
-        raise ValueError(f"{path} is damaged: delete it and run kvicreg evaluate again") from error
+    found = read_arrays(path)
     missing = [key for key in needed if key not in found]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by kvicreg")

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from kvicreg.storage import read_yaml
+
 RECIPES = Path(__file__).parent / "recipes"
 _POSITIVE = (
     "epochs", "batch_size", "accumulate", "learning_rate", "width", "pool", "projector_layers", "projector_hidden",
@@ -238,6 +240,8 @@ class TrainConfig:
         for name in _NOT_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not 0 <= self.seed < 2**31:
+            raise ValueError(f"seed must be between 0 and {2**31 - 1}, got {self.seed}")
         if self.spectrum_images < 2 or self.batch_size < 2:
             raise ValueError("batch_size and spectrum_images must be at least 2: a spectrum needs several images")
 
@@ -311,12 +315,7 @@ def _shipped() -> dict[str, dict[str, Any]]:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        values = yaml.safe_load(path.read_text()) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    values = read_yaml(path) or {}
     if not isinstance(values, dict):
         raise ValueError(f"{path}: expected lines like 'epochs: 20', got {type(values).__name__}")
     return values

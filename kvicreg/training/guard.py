@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.losses.terms import NotFiniteViews
-from kvicreg.storage import write_atomically
+from kvicreg.storage import read_arrays, write_atomically
 from kvicreg.training.alarm import NotFinite
 
 
@@ -114,13 +114,12 @@ def read_fault(folder: Path) -> dict[str, Any]:
     found = [path for path in (folder / "fault.npz", *sorted(folder.glob("fault-*.npz"))) if path.is_file()]
     if not found:
         raise FileNotFoundError(f"{folder} has no fault.npz: no step of its training has failed")
+    fault = read_arrays(found[0])
     try:
-        with np.load(found[0], allow_pickle=False) as arrays:
-            fault: dict[str, Any] = {key: arrays[key] for key in arrays.files}
         whole = {key: int(fault[key]) for key in ("batch", "step", "epoch", "seed", "rank")}
         tensors = {key: torch.from_numpy(fault[key]) for key in ("images", "samples")}
         return whole | tensors | {"loss": float(fault["loss"])}
-    except Exception as error:  # numpy and zipfile raise whatever the damage makes them stumble over
+    except (KeyError, ValueError, TypeError) as error:
         raise ValueError(f"{found[0]} is damaged ({error})") from error
 
 
