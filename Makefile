@@ -4,13 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check fix clean help
+.PHONY: demo test check fix nightly audit clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test"
 	@echo "make check  ruff and mypy"
 	@echo "make fix    let ruff repair what it can"
+	@echo "make nightly  faults, bad input, numbers and load at full size; rewrites docs/reliability.md (hours)"
+	@echo "make audit  ask the advisory databases about every pinned dependency (needs the internet)"
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -31,6 +33,14 @@ check: $(STAMP)
 
 fix: $(STAMP)
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+nightly: $(STAMP)
+	@for suite in faults processes fuzz numbers load; do \
+	  $(BIN)/python -m tests.reliability.run $$suite || failed=1; done; \
+	$(BIN)/python -m tests.reliability.document && test -z "$$failed"
+
+audit: $(STAMP)
+	@$(BIN)/python -m pip install -qq -c constraints.txt pip-audit && $(BIN)/python -m pip_audit --local --skip-editable
 
 clean:
 	rm -rf $(VENV) dist runs

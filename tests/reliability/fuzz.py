@@ -85,14 +85,14 @@ def run(count: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as work:
         base = Path(work) / "base"
         inputs.prepare(base)
-        todo = list(range(count))
+        todo, told = list(range(count)), 0
         while todo:
             reader, writer = os.pipe()
             sys.stdout.flush()
             pid = os.fork()
             if pid == 0:
                 os.close(reader)
-                _child(writer, todo[:500], seed, base)
+                _child(writer, todo[:200], seed, base)
             os.close(writer)
             done, current, why = _listen(reader, pid)
             os.close(reader)
@@ -109,6 +109,8 @@ def run(count: int, seed: int) -> dict[str, Any]:
                 finished.add(current)
             todo = [number for number in todo if number not in finished]
             print(f"fuzz: {count - len(todo):,} of {count:,} cases, {len(failures)} failures", file=sys.stderr)
+            print("\n".join(map(str, failures[told:])), file=sys.stderr, flush=True)
+            told = len(failures)
     return {
         "cases": sum(tried.values()),
         "failures": len(failures),
