@@ -134,7 +134,7 @@ def _load_text(found: dict[str, Any]) -> str:
 - {soak["rounds"]} rounds of training, evaluating and embedding in one process: from a third of them to the end memory
   changed by {grown["megabytes"]} MB, open files by {grown["files"]:.0f}, threads by {grown["threads"]:.0f}, children
   by {grown["children"]:.0f}.
-- Embedding {embed["images"]:,} images wrote {embed["output_mb"]:,} MB and added {embed["memory_added_mb"]} MB to memory.
+- Embedding {embed["images"]:,} images wrote {embed["output_mb"]:,} MB, adding {embed["memory_added_mb"]} MB of memory.
 """
 
 
