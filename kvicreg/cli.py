@@ -83,6 +83,41 @@ def train(argv: list[str]) -> str:
     return f"Run folder: {folder} (encoder.safetensors, metrics.csv, checkpoints). Next: kvicreg evaluate {folder}"
 
 
+def select(argv: list[str]) -> str:
+    """Choose a kernel and weights without labels: train candidates a little, drop the poor ones, finish the best.
+
+    Takes every flag of kvicreg train; what it says holds for all candidates. Any number of processes may work on one
+    study: start it once, and join it with --resume from wherever its folder is seen.
+
+    Examples:
+        kvicreg select --data photos/ --budget 2000steps --out runs/choice
+        kvicreg select --data mnist --time 30m --candidates rbf linear laplacian rbf+linear --out runs/choice
+        kvicreg select --resume runs/choice
+    """
+    from kvicreg.selection.flags import SelectFlags
+
+    resume = value_of("--resume", argv)
+    if resume is not None and len(argv) > (1 if f"--resume={resume}" in argv else 2):
+        raise UsageError("--resume continues a study as it was and takes no other flag")
+    flags = parse(SelectFlags, "select", argv, doc=select.__doc__, default=SelectFlags())
+    from kvicreg.selection.command import select as run
+
+    if resume is not None:
+        study, found = run(Path(resume))
+    else:
+        out = Path(flags.out or f"runs/{Path(flags.data).name or 'images'}-select")
+        study, found = run(out, flags.shared, flags.choice)
+    for row in found["ranking"]:
+        score = f"{row['score']:.4g}" if row["error"] is None else f"failed: {row['error']}"
+        print(f"{row['candidate']:<24} {row['steps']:>6} steps  {score}")
+    print("\n".join(found["advice"]))
+    if found["winner"] is None:
+        raise ValueError(f"no candidate could be trained; their errors are in {study.folder / 'selection.json'}")
+    winner = study.config_of(found["winner"]).folder
+    after = f"kvicreg report {winner}" if study.full else f"kvicreg train --resume {winner}"
+    return f"Ranking: {study.folder / 'selection.json'}, the winner's run: {winner}. Next: {after}"
+
+
 def embed(
     run: Path,
     images: str,
@@ -382,6 +417,7 @@ COMMANDS: dict[str, Callable[..., str | None]] = {
     "demo": demo,
     "train": train,
     "replay": replay,
+    "select": select,
     "embed": embed,
     "evaluate": evaluate,
     "report": report,
@@ -479,7 +515,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     name = "kvicreg"
     try:
         name, rest = find(argv)
-        last_line = train(rest) if name == "train" else parse(COMMANDS[name], name, rest)
+        whole = name in ("train", "select")  # whose flags are those of a config
+        last_line = COMMANDS[name](rest) if whole else parse(COMMANDS[name], name, rest)
         if last_line and os.environ.get("LOCAL_RANK", "0") == "0":  # processes beside the first keep quiet
             print(last_line)
         return 0

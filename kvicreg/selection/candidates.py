@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,9 @@ def read_candidates(said: Sequence[str]) -> list[Candidate]:
         else:
             found.append(known.get(name, Candidate(name.replace("*", ""), _kernel(name))))
     names = [candidate.name for candidate in found]
+    unfit = [name for name in names if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name)]
+    if unfit:
+        raise ValueError(f"candidates: {unfit[0]!r} can't be the name of a folder; use letters, digits and . _ + -")
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise ValueError(f"candidates: two are called {sorted(repeated)[0]!r}")

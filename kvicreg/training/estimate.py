@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from typing import NamedTuple
 
 import torch
 
@@ -15,8 +16,18 @@ from kvicreg.training.module import SelfSupervised
 from kvicreg.training.optim import build_optimizer
 
 
-def estimate(config: TrainConfig, steps: int = 3) -> tuple[TrainConfig, str]:
-    """The resolved config, and a sentence on memory and time from `steps` timed steps on one device."""
+class Timing(NamedTuple):
+    """What a few steps took: the resolved config, seconds per batch, batches in all, bytes at most, and where."""
+
+    config: TrainConfig
+    seconds: float
+    batches: int
+    peak: int
+    device: torch.device
+
+
+def timed(config: TrainConfig, steps: int = 3) -> Timing:
+    """Train for `steps` batches on one device, forget the weights, and keep the time and the memory."""
     data = build_data(config)
     views = build_views(config, data)
     config = resolve(config, data, views)
@@ -44,6 +55,12 @@ def estimate(config: TrainConfig, steps: int = 3) -> tuple[TrainConfig, str]:
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else _resident_bytes()
     total = module.batches_per_epoch * config.epochs
     total = total if config.max_steps is None else min(total, config.max_steps * config.accumulate)
+    return Timing(config, seconds, total, peak, device)
+
+
+def estimate(config: TrainConfig) -> tuple[TrainConfig, str]:
+    """The resolved config, and a sentence on memory and time from a few timed steps on one device."""
+    config, seconds, total, peak, device = timed(config)
     return config, (
         f"About {_duration(seconds * total)} for {total:,} batches of {config.batch_size} "
         f"({seconds * 1e3:,.0f} ms each, {config.batch_size / seconds:,.0f} images/s, timed on {device.type}) "

@@ -1,0 +1,151 @@
+"""A study ends in one ranking, whatever happens on the way: interruptions, several workers, candidates that fail."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvicreg.selection import select as module
+from kvicreg.selection.board import ATTEMPTS, Board
+from kvicreg.selection.command import select
+from kvicreg.selection.select import open_study, start_study
+from kvicreg.training.config import TrainConfig
+
+CHOICE = {"budget": "30steps", "candidates": ("candidates.yaml",), "criterion": "combination", "full": False}
+CANDIDATES = """
+linear: {kernel: linear}
+rbf: {kernel: rbf}
+rq: {kernel: rq}
+laplacian: {kernel: laplacian}
+diverges: {kernel: linear, learning_rate: 1.0e+30, warmup_epochs: 0}
+impossible: {kernel: rbf, degree: 3}
+"""
+
+
+@pytest.fixture
+def config():
+    return TrainConfig(
+        data="mnist-small", images=96, batch_size=32, width=0.25, pool=1, projector_hidden=16, projector_outputs=16,
+        spectrum_images=32, epochs=4, accelerator="cpu",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def candidates(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("candidates")
+    (folder / "candidates.yaml").write_text(CANDIDATES)
+    before = Path.cwd()
+    os.chdir(folder)
+    yield folder
+    os.chdir(before)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory, candidates):
+    """The ranking of a study that nothing happened to."""
+    config = TrainConfig(
+        data="mnist-small", images=96, batch_size=32, width=0.25, pool=1, projector_hidden=16, projector_outputs=16,
+        spectrum_images=32, epochs=4, accelerator="cpu",
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("whole") / "study"
+    _, found = select(folder, config, CHOICE, quiet=True, say=lambda line: None)
+    return {**found, "ranking found": found, "folder": str(folder)}
+
+
+def same(found, folder, expected):
+    """Whether two rankings are one, where they lie apart."""
+    there, here = json.dumps(found), json.dumps(expected["ranking found"])
+    return there.replace(str(folder), "STUDY") == here.replace(expected["folder"], "STUDY")
+
+
+def test_failures_are_recorded_and_rank_last(expected):
+    rows = expected["ranking"]
+    assert [row["candidate"] for row in rows[-2:]] == ["diverges", "impossible"]
+    assert "NotFinite" in rows[-2]["error"]
+    assert "the rbf kernel has no degree" in rows[-1]["error"]
+    assert all(row["error"] is None and row["score"] is not None for row in rows[:-2])
+    assert expected["winner"] == rows[0]["candidate"]
+    assert "Could not be trained: diverges, impossible." in expected["advice"]
+
+
+def test_the_best_half_goes_on(expected):
+    steps = [row["steps"] for row in expected["ranking"][:-2]]
+    assert [rung["candidates"] for rung in expected["rungs"]] == [6, 3]
+    assert steps == [expected["rungs"][1]["steps"]] * 3 + [expected["rungs"][0]["steps"]]
+
+
+def test_interrupted_at_every_unit_and_resumed_it_ends_the_same(expected, config, tmp_path, monkeypatch):
+    folder, advance = tmp_path / "study", module.advance
+    start_study(folder, config, CHOICE)
+    interruptions = 0
+    for _ in range(20):
+
+        def once(*args, **kwargs):
+            monkeypatch.setattr(module, "advance", interrupted)
+            return advance(*args, **kwargs)
+
+        def interrupted(*args, **kwargs):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(module, "advance", once)
+        try:
+            _, found = select(folder, quiet=True, say=lambda line: None)
+            break
+        except KeyboardInterrupt:
+            interruptions += 1
+    assert interruptions >= 5
+    assert same(found, folder, expected)
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_study_and_end_the_same(expected, config, tmp_path):
+    folder = tmp_path / "study"
+    start_study(folder, config, CHOICE)
+    command = [sys.executable, "-m", "kvicreg", "select", "--resume", str(folder)]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [worker.communicate(timeout=500) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], outputs
+    assert same(json.loads((folder / "selection.json").read_text()), folder, expected)
+    assert "kvicreg train --resume" in outputs[0][0].splitlines()[-1]
+
+
+def test_a_unit_is_taken_once(tmp_path):
+    one, two = (Board(tmp_path, ["a", "b"], 2) for _ in range(2))
+    (unit,) = one.units(0, ["a"])
+    assert unit.state == "new"
+    trial = one.take(unit)
+    assert trial is not None
+    assert two.take(unit) is None
+    assert two.units(0, ["a", "b"])[0].state == "running"
+    one.done(trial, {"criteria": {}}, 1.0)
+    assert two.units(0, ["a"])[0].state == "done"
+
+
+def test_the_unit_of_a_process_that_died_is_free_again_but_not_for_ever(tmp_path):
+    board = Board(tmp_path, ["a"], 2)
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    for attempt in range(ATTEMPTS):
+        (unit,) = board.units(0, ["a"])
+        assert unit.state == "new", attempt
+        trial = board.take(unit)
+        board._storage.set_trial_user_attr(trial, "worker", board._me.split(":")[0] + ":" + dead.stdout.strip())
+    (unit,) = board.units(0, ["a"])
+    assert unit.state == "failed"
+    assert "has died 3 times" in unit.error
+
+
+def test_mistakes_are_named(config, tmp_path):
+    start_study(tmp_path / "study", config, CHOICE)
+    with pytest.raises(FileExistsError, match="join it with --resume"):
+        start_study(tmp_path / "study", config, CHOICE)
+    with pytest.raises(FileNotFoundError, match="is not a study"):
+        open_study(tmp_path / "nothing")
+    with pytest.raises(ValueError, match="criterion: expected one of rankme"):
+        start_study(tmp_path / "other", config, {**CHOICE, "criterion": "luck"})
+    with pytest.raises(ValueError, match="need at least 9 steps"):
+        start_study(tmp_path / "other", config, {**CHOICE, "budget": "5steps"})
+    with pytest.raises(ValueError, match="the method simclr has no kernel to choose"):
+        start_study(tmp_path / "other", TrainConfig(method="simclr"), {**CHOICE, "candidates": ()})
