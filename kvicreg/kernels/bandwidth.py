@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 __all__ = ["MEDIAN_ROWS", "Gamma", "Median", "check_gamma", "evenly_spaced", "median_of_pairs"]
 
-MEDIAN_ROWS = 512
+MEDIAN_ROWS = 256
 """A view with more rows than this is represented in the median by this many of them, evenly spaced."""
 
 

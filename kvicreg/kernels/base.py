@@ -138,7 +138,7 @@ class StationaryKernel(Kernel):
         return pairs.squared_distance
 
     def profile(self, exponent: Tensor) -> Tensor:
-        """The kernel's value at ``-gamma * distance``, which is at most 0."""
+        """The kernel's value at ``-gamma * distance``, which is at most 0 and may be overwritten."""
         raise NotImplementedError
 
     def with_gamma(self, gamma: float | Tensor) -> StationaryKernel:
@@ -166,7 +166,7 @@ class StationaryKernel(Kernel):
 
     def evaluate(self, pairs: Pairs) -> Tensor:
         distance = self.distance(pairs)
-        return self.profile(distance if isinstance(pairs, SamePoints) else distance * -self._scale())
+        return self.profile(distance.clone() if isinstance(pairs, SamePoints) else distance * -self._scale())
 
     @property
     def bound(self) -> float:

@@ -43,7 +43,7 @@ class Laplacian(StationaryKernel):
         return pairs.distance if self.norm == 2 else pairs.l1_distance
 
     def profile(self, exponent: Tensor) -> Tensor:
-        return torch.exp(exponent)
+        return exponent.exp_()
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())

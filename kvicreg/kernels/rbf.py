@@ -27,7 +27,7 @@ class RBF(StationaryKernel):
     """
 
     def profile(self, exponent: Tensor) -> Tensor:
-        return torch.exp(exponent)
+        return exponent.exp_()
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())

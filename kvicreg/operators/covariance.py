@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.pairs import SelfInner, at_least_float32, full_precision, is_concrete, safe_sqrt
+from kvicreg.kernels.distances import Gram, safe_sqrt, squared_length, symmetric_product
+from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
 from kvicreg.operators.eigenvalues import eigenvalues
 from kvicreg.operators.shard import Shard
 
@@ -68,7 +69,7 @@ class CovarianceOperator:
         features = features - mean
         if features.shape[-1] >= shard.total:
             features = shard.gather(features)
-            return cls.from_gram(SelfInner.apply(features), rank=min(rank, features.shape[-1]), scale=scale)
+            return cls.from_gram(Gram.apply(features), rank=min(rank, features.shape[-1]), scale=scale)
         moment, diagonal_squares, _, _ = _Moments.apply(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
         return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
@@ -165,9 +166,7 @@ class _Norms(torch.autograd.Function):
     @staticmethod
     def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-        flat = matrix.flatten(-2)
-        squares: Tensor = torch.linalg.vecdot(flat, flat)
-        return diagonal.sum(-1), squares, diagonal.square().sum(-1)
+        return diagonal.sum(-1), squared_length(matrix.flatten(-2)), diagonal.square().sum(-1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -192,9 +191,9 @@ class _Moments(torch.autograd.Function):
 
     @staticmethod
     def forward(features: Tensor, shard: Shard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        lengths: Tensor = torch.linalg.vecdot(features, features)
+        lengths = squared_length(features)
         pull = shard.sum(lengths.unsqueeze(-2) @ features) / shard.total
-        return features.mT @ features, lengths.square().sum(-1), lengths, pull
+        return symmetric_product(features.mT, features.mT), lengths.square().sum(-1), lengths, pull
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Shard], output: tuple[Tensor, ...]) -> None:

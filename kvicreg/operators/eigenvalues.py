@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from threading import Barrier
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.pairs import is_concrete
+from kvicreg.kernels.distances import symmetric_product
+from kvicreg.kernels.tensors import is_concrete
 
 __all__ = ["eigenvalues", "eigenvectors", "repeated_decompositions"]
 
@@ -60,8 +61,7 @@ class _Eigenvalues(torch.autograd.Function):
             used = (grad != 0).reshape(-1, grad.shape[-1]).any(0).nonzero()
             active = int(used[-1]) + 1 if len(used) else 0
             grad, vectors = grad[..., :active], vectors[..., :active]
-        product: Tensor = (vectors * grad.unsqueeze(-2)) @ vectors.mT
-        return product
+        return symmetric_product(vectors * grad.unsqueeze(-2), vectors)
 
 
 def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
@@ -74,16 +74,38 @@ def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
     try:
         threads = torch.get_num_threads()
         if matrix.device.type == "cpu" and threads > 1 and matrix.shape[-1] >= WORKERS_FROM:
-            parts = matrix.detach().flatten(0, -3) if matrix.dim() > 2 else matrix.detach().unsqueeze(0)
-            workers = min(len(parts), threads)
-            each = threads // workers if matrix.shape[-1] >= THREADS_FROM else 1
-            solved = list(_pool(os.getpid(), workers, each).map(partial(_solve, vectors=vectors), parts))
-            values = torch.stack([value for value, _ in solved]).reshape(matrix.shape[:-1])
-            # LAPACK leaves eigenvectors column by column: kept so, they are copied as they lie
-            return values, torch.stack([basis.mT for _, basis in solved]).reshape(matrix.shape).mT
+            return _side_by_side(matrix.detach(), threads, vectors=vectors)
         return _solve(matrix, vectors=vectors)
     except torch.linalg.LinAlgError:
         return _rescued(matrix, vectors=vectors)
+
+
+def _side_by_side(matrix: Tensor, threads: int, *, vectors: bool) -> tuple[Tensor, Tensor]:
+    """Matrices ``(..., n, n)`` one by one, on this thread and on workers beside it."""
+    n = matrix.shape[-1]
+    parts = matrix.reshape(-1, n, n)
+    # LAPACK leaves eigenvectors column by column
+    values, bases = parts.new_empty(parts.shape[:-1]), torch.empty_like(parts).mT if vectors else parts
+    lanes = min(len(parts), threads)
+    each = threads // lanes if n >= THREADS_FROM else 1
+    todo = iter(range(len(parts)))
+
+    def lane() -> None:
+        for i in todo:
+            if vectors:
+                torch.linalg.eigh(parts[i].mT, out=(values[i], bases[i]))
+            else:
+                torch.linalg.eigvalsh(parts[i].mT, out=values[i])
+
+    beside = [_pool(os.getpid(), lanes - 1, each).submit(lane) for _ in range(lanes - 1)]
+    torch.set_num_threads(each)
+    try:
+        lane()
+    finally:
+        torch.set_num_threads(threads)
+    for other in beside:
+        other.result()
+    return values.reshape(matrix.shape[:-1]), bases.mT.reshape(matrix.shape).mT
 
 
 def _rescued(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
@@ -116,10 +138,11 @@ def repeated_decompositions() -> int:
 
 
 def _solve(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
+    # the transpose of a symmetric matrix is the same, and lies in memory as LAPACK wants it
     if vectors:
-        values, basis = torch.linalg.eigh(matrix)
+        values, basis = torch.linalg.eigh(matrix.mT)
         return values, basis
-    return torch.linalg.eigvalsh(matrix), matrix
+    return torch.linalg.eigvalsh(matrix.mT), matrix
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
-from kvicreg.kernels.pairs import is_concrete
+from kvicreg.kernels.tensors import is_concrete
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.shard import Shard
 
@@ -136,7 +136,7 @@ class _Circle(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
         grad_cos, grad_sin = grad.chunk(2, dim=-1)
-        return None, *torch.addcmul(grad_sin * cos, grad_cos, sin, value=-1).unbind()
+        return None, *(grad_sin * cos).addcmul_(grad_cos, sin, value=-1).unbind()
 
 
 def _map(function: Any, noise: Any) -> Any:

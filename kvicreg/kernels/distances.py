@@ -1,0 +1,224 @@
+"""Inner products and distances of points, with written gradients: few passes over a matrix where autograd makes many.
+
+On a CPU large temporaries cost more than the arithmetic on them, so what can be done in place is, and what is wide is
+done a block of rows at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.tensors import is_concrete
+
+__all__ = [
+    "Gram",
+    "MatchedDistances",
+    "SelfDistances",
+    "SelfInner",
+    "TwoViewDistances",
+    "is_noise",
+    "origin_of",
+    "safe_sqrt",
+    "self_l1",
+    "squared_length",
+    "symmetric_product",
+]
+
+BLOCK = 256
+"""Rows of a symmetric product that are computed at once."""
+ROWS = 1024
+"""Rows of points that are taken at once, so that a temporary of them stays in the cache."""
+
+
+def symmetric_product(a: Tensor, b: Tensor) -> Tensor:
+    """``a b^T`` of ``(..., n, k)`` matrices for which it is symmetric.
+
+    On a CPU blocks on and above the diagonal are multiplied and mirrored: little more than half the work.
+    """
+    n = a.shape[-2]
+    differentiable = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    if n <= BLOCK or a.device.type != "cpu" or differentiable or not (is_concrete(a) and is_concrete(b)):
+        return a @ b.mT
+    product = a.new_empty(*a.shape[:-1], n)
+    for left, right, out in zip(*(m.reshape(-1, n, m.shape[-1]) for m in (a, b, product)), strict=True):
+        for start in range(0, n, BLOCK):
+            stop = min(start + BLOCK, n)
+            torch.mm(left[start:stop], right[start:].mT, out=out[start:stop, start:])
+            out[stop:, start:stop] = out[start:stop, stop:].mT
+    return product
+
+
+def squared_length(x: Tensor) -> Tensor:
+    """``|x_i|^2`` of the rows ``(..., n, p)``, shape ``(..., n)``; without a temporary, unlike a sum of squares."""
+    lengths: Tensor = torch.linalg.vector_norm(x, dim=-1)
+    return lengths.square()
+
+
+def origin_of(x: Tensor) -> Tensor:
+    """A point among the points, to measure from.
+
+    |x|^2 + |y|^2 - 2 x.y cancels badly when points lie far from the origin and near each other, as they do when a
+    network collapses. Distances do not depend on the origin, so no gradient goes through it.
+    """
+    return x.detach().mean(dim=-2, keepdim=True)
+
+
+def is_noise(squared: Tensor, x_norm: Tensor, y_norm: Tensor) -> Tensor:
+    """Where squared distances are below round-off: those points are the same."""
+    largest = torch.maximum(x_norm.amax(-1), y_norm.amax(-1))
+    return squared <= (8 * torch.finfo(squared.dtype).eps * largest).unsqueeze(-1).unsqueeze(-1)
+
+
+def self_l1(x: Tensor) -> Tensor:
+    """L1 distances of all rows ``(n, p)``, each pair computed once: several times faster than torch.cdist."""
+    n = len(x)
+    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
+    upper = x.new_zeros(n * n).index_copy(0, i * n + j, torch.pdist(x, p=1.0)).view(n, n)
+    return upper + upper.mT
+
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """Square root of x >= 0 whose gradient at zero is zero instead of infinite."""
+    root: Tensor = _SafeSqrt.apply(x)
+    return root
+
+
+class _SafeSqrt(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clamp_min(0).sqrt_()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (root,) = ctx.saved_tensors
+        return (grad / root).masked_fill_(root == 0, 0.0).mul_(0.5)
+
+
+class SelfInner(torch.autograd.Function):
+    """``x x^T`` with the one matrix product its gradient needs, ``(G + G^T) x``, instead of two."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return symmetric_product(x, x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        product: Tensor = (grad + grad.mT) @ x
+        return product
+
+
+class Gram(SelfInner):
+    """`SelfInner` for what has a symmetric gradient, as every function of a covariance operator."""
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return (grad @ x).mul_(2)
+
+
+class MatchedDistances(torch.autograd.Function):
+    """``|x_i - y_i|^2`` of matching rows, shape ``(..., n)``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, y: Tensor) -> Tensor:
+        return _by_rows(lambda x, y: squared_length(x - y).unsqueeze(-1), x, y).squeeze(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        pull = _by_rows(lambda x, y, twice: (x - y) * twice, *ctx.saved_tensors, (2 * grad).unsqueeze(-1))
+        return pull, -pull
+
+
+def _by_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """A function of matching rows, one block of them after the other."""
+    blocks = zip(*(tensor.split(ROWS, dim=-2) for tensor in tensors), strict=True)
+    return torch.cat([function(*block) for block in blocks], dim=-2)
+
+
+class SelfDistances(torch.autograd.Function):
+    """Squared distances of all rows of `x`, which should lie around the origin.
+
+    With ``S = G + G^T``, the gradient is ``2 (diag(S 1) - S) x``: one matrix product.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        inner = symmetric_product(x, x)
+        norm = inner.diagonal(dim1=-2, dim2=-1).clone()
+        squared = inner.mul_(-2).add_(norm.unsqueeze(-1)).add_(norm.unsqueeze(-2))
+        squared = squared.masked_fill_(is_noise(squared, norm, norm), 0.0)
+        squared.diagonal(dim1=-2, dim2=-1).zero_()
+        return squared
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        both = grad + grad.mT
+        return (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
+
+
+class TwoViewDistances(torch.autograd.Function):
+    """`SelfDistances` of two views, for a symmetric gradient, and the squared distances of their matching rows."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        origin = (origin_of(first) + origin_of(second)) / 2
+        if is_concrete(first):
+            x = first.new_empty(2, *first.shape)
+            torch.sub(first, origin, out=x[0])
+            torch.sub(second, origin, out=x[1])
+        else:
+            x = torch.stack([first - origin, second - origin])
+        return SelfDistances.forward(x), squared_length(x[0] - x[1]), x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[2])
+        ctx.set_materialize_grads(False)  # or there would be zeros for the third output, of the size of the views
+        ctx.save_for_backward(output[2])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None, _: None) -> tuple[Tensor, Tensor]:
+        x: Tensor = ctx.saved_tensors[0]
+        gap = (x[0] - x[1]) * (0.0 if matched_grad is None else (2 * matched_grad).unsqueeze(-1))
+        if grad is None:
+            return gap, -gap
+        pulls = x * (4 * grad.sum(-1, keepdim=True))
+        if is_concrete(pulls) and is_concrete(gap):
+            pulls[0].add_(gap)
+            pulls[1].sub_(gap)
+            pulls.baddbmm_(grad, x, alpha=-4)
+        else:
+            pulls = pulls + torch.stack([gap, -gap]) - 4 * (grad @ x)
+        return pulls[0], pulls[1]
