@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Gamma, Median, check_gamma, evenly_spaced
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints, at_least_float32, full_precision
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
+from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
 
 __all__ = ["Kernel", "StationaryKernel"]
 
@@ -141,6 +142,10 @@ class StationaryKernel(Kernel):
         """The kernel's value at ``-gamma * distance``, which is at most 0 and may be overwritten."""
         raise NotImplementedError
 
+    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
+        """`grad` times the slope of the profile where it has this value."""
+        raise NotImplementedError
+
     def with_gamma(self, gamma: float | Tensor) -> StationaryKernel:
         """The same kernel with this scale."""
         raise NotImplementedError
@@ -166,7 +171,13 @@ class StationaryKernel(Kernel):
 
     def evaluate(self, pairs: Pairs) -> Tensor:
         distance = self.distance(pairs)
-        return self.profile(distance.clone() if isinstance(pairs, SamePoints) else distance * -self._scale())
+        if isinstance(pairs, SamePoints):
+            return self.profile(distance.clone())
+        scale = self._scale()
+        if not is_concrete(distance) or (isinstance(scale, Tensor) and scale.requires_grad):
+            return self.profile(distance * -scale)
+        value: Tensor = _Profile.apply(distance, scale, self)
+        return value
 
     @property
     def bound(self) -> float:
@@ -179,6 +190,21 @@ class StationaryKernel(Kernel):
         if isinstance(self.gamma, Median):
             return ""
         return f"gamma={float(self.gamma):.6g}"
+
+
+class _Profile(torch.autograd.Function):
+    """``profile(-gamma * distance)`` with one matrix for the value and one for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, distance: Tensor, scale: float | Tensor, kernel: StationaryKernel) -> Tensor:
+        ctx.scale, ctx.kernel = scale, kernel
+        value = kernel.profile(distance * -scale)
+        ctx.save_for_backward(value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.kernel.chain(grad, ctx.saved_tensors[0]).mul_(-ctx.scale), None, None
 
 
 def _few(view: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ done a block of rows at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ __all__ = [
     "SelfDistances",
     "SelfInner",
     "TwoViewDistances",
+    "TwoViewProjections",
     "is_noise",
     "origin_of",
     "safe_sqrt",
@@ -101,7 +101,8 @@ class _SafeSqrt(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (root,) = ctx.saved_tensors
-        return (grad / root).masked_fill_(root == 0, 0.0).mul_(0.5)
+        slope: Tensor = (grad / root).masked_fill_(root == 0, 0.0).mul_(0.5)
+        return slope
 
 
 class SelfInner(torch.autograd.Function):
@@ -130,7 +131,8 @@ class Gram(SelfInner):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return (grad @ x).mul_(2)
+        product: Tensor = (grad @ x).mul_(2)
+        return product
 
 
 class MatchedDistances(torch.autograd.Function):
@@ -140,7 +142,8 @@ class MatchedDistances(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor, y: Tensor) -> Tensor:
-        return _by_rows(lambda x, y: squared_length(x - y).unsqueeze(-1), x, y).squeeze(-1)
+        blocks = zip(x.split(ROWS, dim=-2), y.split(ROWS, dim=-2), strict=True)
+        return torch.cat([squared_length(a - b) for a, b in blocks], dim=-1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -148,14 +151,10 @@ class MatchedDistances(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        pull = _by_rows(lambda x, y, twice: (x - y) * twice, *ctx.saved_tensors, (2 * grad).unsqueeze(-1))
+        x, y = ctx.saved_tensors
+        twice = (2 * grad).unsqueeze(-1)
+        pull = (x - y).mul_(twice) if is_concrete(grad) else (x - y) * twice
         return pull, -pull
-
-
-def _by_rows(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """A function of matching rows, one block of them after the other."""
-    blocks = zip(*(tensor.split(ROWS, dim=-2) for tensor in tensors), strict=True)
-    return torch.cat([function(*block) for block in blocks], dim=-2)
 
 
 class SelfDistances(torch.autograd.Function):
@@ -183,7 +182,8 @@ class SelfDistances(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
         both = grad + grad.mT
-        return (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
+        pull: Tensor = (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
+        return pull
 
 
 class TwoViewDistances(torch.autograd.Function):
@@ -211,14 +211,35 @@ class TwoViewDistances(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None, _: None) -> tuple[Tensor, Tensor]:
         x: Tensor = ctx.saved_tensors[0]
-        gap = (x[0] - x[1]) * (0.0 if matched_grad is None else (2 * matched_grad).unsqueeze(-1))
-        if grad is None:
-            return gap, -gap
-        pulls = x * (4 * grad.sum(-1, keepdim=True))
-        if is_concrete(pulls) and is_concrete(gap):
-            pulls[0].add_(gap)
-            pulls[1].sub_(gap)
-            pulls.baddbmm_(grad, x, alpha=-4)
+        twice = 0.0 if matched_grad is None else (2 * matched_grad).unsqueeze(-1)
+        if grad is None or not is_concrete(grad):
+            pull = (x[0] - x[1]) * twice
+            pulls = torch.stack([pull, -pull])
+            if grad is not None:
+                pulls = pulls + 4 * (x * grad.sum(-1, keepdim=True) - grad @ x)
         else:
-            pulls = pulls + torch.stack([gap, -gap]) - 4 * (grad @ x)
+            pulls = torch.empty_like(x)
+            torch.sub(x[0], x[1], out=pulls[0]).mul_(twice)
+            torch.neg(pulls[0], out=pulls[1])
+            pulls.addcmul_(x, 4 * grad.sum(-1, keepdim=True)).baddbmm_(grad, x, alpha=-4)
         return pulls[0], pulls[1]
+
+
+class TwoViewProjections(torch.autograd.Function):
+    """Both views times `directions` ``(p, m)``, and the squared distances of their matching rows."""
+
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.save_for_backward(first, second, directions)
+        return first @ directions, second @ directions, MatchedDistances.forward(first, second)
+
+    @staticmethod
+    def backward(
+        ctx: Any, first_grad: Tensor, second_grad: Tensor, matched_grad: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        first, second, directions = ctx.saved_tensors
+        pull = (first - second).mul_((2 * matched_grad).unsqueeze(-1))
+        other = torch.addmm(pull, second_grad, directions.mT, beta=-1)
+        pull.addmm_(first_grad, directions.mT)
+        turn = first.mT @ first_grad + second.mT @ second_grad if ctx.needs_input_grad[2] else None
+        return pull, other, turn

@@ -9,6 +9,7 @@ All of it runs in float32 at least, and accepts leading batch dimensions: points
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -20,6 +21,7 @@ from kvicreg.kernels.distances import (
     SelfDistances,
     SelfInner,
     TwoViewDistances,
+    TwoViewProjections,
     is_noise,
     origin_of,
     safe_sqrt,
@@ -107,17 +109,24 @@ class AllPairs(Pairs):
         return each.reshape(*self.x.shape[:-1], self.x.shape[-2])
 
 
-class TwoViews(AllPairs):
-    """All pairs within each of two views ``(n, p)``, and with `matched`, row i of one with row i of the other.
+class TwoViews(AllPairs, Sequence[Tensor]):
+    """Two views ``(n, p)``: all pairs within each, and with `matched`, row i of one with row i of the other.
 
-    The matched distances come out of the same pass as the others, and so do their gradients. The gradients of the
-    matrices must be symmetric, as those of every function of a covariance operator are.
+    The matched distances come out of the same pass as the others, or as the projections, and so do their gradients.
+    The gradients of the matrices must be symmetric, as those of every function of a covariance operator are.
     """
 
     def __init__(self, first: Tensor, second: Tensor) -> None:
         self.views = (first, second)
         self.y = None
         self.dimension = first.shape[-1]
+        self._matched: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def __getitem__(self, view: int) -> Tensor:  # type: ignore[override]
+        return self.views[view]
 
     @cached_property
     def x(self) -> Tensor:  # type: ignore[override]
@@ -129,19 +138,23 @@ class TwoViews(AllPairs):
         return product
 
     @cached_property
-    def _distances(self) -> tuple[Tensor, Tensor]:
-        squared, matched, _ = TwoViewDistances.apply(*self.views)
-        return squared, matched
-
-    @cached_property
     def squared_distance(self) -> Tensor:
-        return self._distances[0]
+        squared: Tensor
+        squared, self._matched, _ = TwoViewDistances.apply(*self.views)
+        return squared
 
-    @cached_property
+    def project(self, directions: Tensor) -> list[Tensor]:
+        """The inner products of each view with the columns of `directions` ``(p, m)``."""
+        if self._matched is not None or not is_concrete(self.views[0]):
+            return [view @ directions for view in self.views]
+        first, second, self._matched = TwoViewProjections.apply(*self.views, directions)
+        return [first, second]
+
+    @property
     def matched(self) -> MatchedPairs:
         pairs = MatchedPairs(*self.views)
-        if "squared_distance" in self.__dict__:
-            pairs.__dict__["squared_distance"] = self._distances[1]
+        if self._matched is not None:
+            pairs.__dict__["squared_distance"] = self._matched
         return pairs
 
 

@@ -38,8 +38,12 @@ class RationalQuadratic(StationaryKernel):
         self.alpha = float(alpha)
 
     def profile(self, exponent: Tensor) -> Tensor:
-        value: Tensor = _InversePower.apply(exponent, self.alpha)
-        return value
+        if self.alpha == 1:
+            return exponent.neg_().add_(1).reciprocal_()
+        return exponent.div_(-self.alpha).log1p_().mul_(-self.alpha).exp_()
+
+    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
+        return (grad * value).mul_(value) if self.alpha == 1 else grad * value ** (1 + 1 / self.alpha)
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         scaled = self.distance(pairs) * self._scale()
@@ -61,28 +65,6 @@ class RationalQuadratic(StationaryKernel):
 
     def extra_repr(self) -> str:
         return ", ".join(filter(None, [super().extra_repr(), f"alpha={self.alpha:g}"]))
-
-
-class _InversePower(torch.autograd.Function):
-    """``(1 - e / alpha)^(-alpha)``, with gradient ``value^(1 + 1 / alpha)``."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(exponent: Tensor, alpha: float) -> Tensor:
-        if alpha == 1:
-            return (1 - exponent).reciprocal_()
-        return torch.log1p(exponent / -alpha).mul_(-alpha).exp_()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.alpha = inputs[1]
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        (value,) = ctx.saved_tensors
-        return grad * (value.square() if ctx.alpha == 1 else value.pow(1 + 1 / ctx.alpha)), None
 
 
 def _standard_gamma(shape: float, count: int, generator: torch.Generator) -> Tensor:

@@ -29,6 +29,9 @@ class RBF(StationaryKernel):
     def profile(self, exponent: Tensor) -> Tensor:
         return exponent.exp_()
 
+    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
+        return grad * value
+
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())
 

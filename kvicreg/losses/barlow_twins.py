@@ -10,9 +10,10 @@ from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision
-from kvicreg.losses.feature_space import check_approximation, resolved
+from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.terms import check_choice, check_weights, stack_views
 from kvicreg.operators import Approximation
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
 __all__ = ["BarlowTerms", "BarlowTwinsLoss", "KernelBarlowTwinsLoss", "barlow_twins_terms", "kernel_barlow_twins_terms"]

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, SamePoints, at_least_float32, full_precision
-from kvicreg.losses.feature_space import check_approximation, resolved, unit_rows
+from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import check_positive, stack_views
 from kvicreg.operators import Approximation
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
 __all__ = ["InfoNCELoss", "KernelSimCLRLoss", "NTXentLoss", "info_nce", "kernel_simclr", "nt_xent"]

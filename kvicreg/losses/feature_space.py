@@ -1,17 +1,13 @@
-"""What the kernel family shares: one bandwidth for all views and processes, unit vectors in feature space."""
+"""What the kernel family shares: the check of its approximation, and unit vectors in feature space."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.bandwidth import MEDIAN_ROWS, evenly_spaced
-from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import AllPairs
 from kvicreg.operators import Approximation
-from kvicreg.operators.shard import Shard
 
-__all__ = ["check_approximation", "resolved", "unit_rows"]
+__all__ = ["check_approximation", "unit_rows"]
 
 
 def check_approximation(approximation: object) -> None:
@@ -21,11 +17,6 @@ def check_approximation(approximation: object) -> None:
             "approximation must be None, operators.Nystrom(...) or operators.RandomFourier(...), "
             f"got {type(approximation).__name__}"
         )
-
-
-def resolved(kernel: Kernel, z: Tensor, shard: Shard) -> Kernel:
-    """The kernel with this step's bandwidth, from all views ``(v, b, p)`` and alike in every process."""
-    return kernel.resolve(AllPairs(shard.take(z, evenly_spaced(shard.total, MEDIAN_ROWS, z.device))))
 
 
 def unit_rows(z: Tensor) -> Tensor:

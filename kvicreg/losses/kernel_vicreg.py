@@ -11,11 +11,12 @@ from kvicreg import kernels
 from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import full_precision
-from kvicreg.losses.feature_space import check_approximation, resolved
+from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.mixture import held, is_learnt, separate
 from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
 __all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "variance_term"]

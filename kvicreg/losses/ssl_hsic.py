@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision, safe_sqrt
-from kvicreg.losses.feature_space import check_approximation, resolved, unit_rows
+from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import check_weights, stack_views
 from kvicreg.operators import Approximation, CovarianceOperator
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
 __all__ = ["HSICTerms", "SSLHSICLoss", "ssl_hsic_terms"]

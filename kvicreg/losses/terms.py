@@ -51,7 +51,8 @@ def check_views(views: Sequence[Tensor]) -> list[Tensor]:
         raise ValueError(f"the views are empty, of shape {tuple(first.shape)}")
     dtype = torch.float64 if any(view.dtype == torch.float64 for view in converted) else torch.float32
     converted = [view.to(dtype) for view in converted]
-    if all(map(is_concrete, converted)):
+    # Only where it is free to look: a CUDA device would have to be waited for at every step. There the loss shows it.
+    if first.device.type == "cpu" and all(map(is_concrete, converted)):
         _check_finite([view.detach() for view in converted])
     return converted
 

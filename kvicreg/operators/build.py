@@ -10,18 +10,15 @@ import torch
 from torch import Tensor
 
 from kvicreg import kernels
-from kvicreg.kernels.bandwidth import evenly_spaced
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, TwoViews, at_least_float32, full_precision
 from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 
 __all__ = ["covariance_operator", "view_operators"]
-
-APPROXIMATE_MEDIAN_ROWS = 256
-"""How many rows of each view stand for it in the median when an approximation avoids the b x b matrix."""
 
 
 def covariance_operator(
@@ -74,15 +71,14 @@ class _Embedded:
         if approximation is None and not explicit and shard.world > 1:
             views = shard.gather(torch.stack(list(views))).unbind()
             shard = Shard.of(views[0], gather=False)
-        self.views, self.shard = views, shard
+        self.views, self.shard = TwoViews(*views) if len(views) == 2 else views, shard
         self.features: Tensor | None = None
         self.pairs: AllPairs | None = None
         if approximation is not None:
-            rows = evenly_spaced(shard.total, APPROXIMATE_MEDIAN_ROWS, views[0].device)
-            kernel = kernel.resolve(AllPairs(shard.take(views, rows)))
-            self.features = approximation.features(views, kernel, shard)
+            kernel = resolved(kernel, views, shard)
+            self.features = approximation.features(self.views, kernel, shard)
         elif not isinstance(kernel, Linear):
-            self.pairs = TwoViews(*views) if len(views) == 2 else AllPairs(torch.stack(list(views)))
+            self.pairs = self.views if isinstance(self.views, TwoViews) else AllPairs(torch.stack(list(views)))
             kernel = kernel.resolve(self.pairs)
         self.kernel = kernel
 
@@ -112,8 +108,8 @@ class _Embedded:
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample
         # is mostly fine structure that a few landmarks or frequencies do not see.
-        if isinstance(self.pairs, TwoViews):
-            each = [self.kernel.evaluate_distance(self.pairs.matched).sum()]
+        if isinstance(self.views, TwoViews):
+            each = [self.kernel.evaluate_distance(self.views.matched).sum()]
         else:
             pairs = combinations(self.views, 2)
             each = [self.kernel.evaluate_distance(MatchedPairs(x, y)).sum() for x, y in pairs]

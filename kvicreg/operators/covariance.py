@@ -149,13 +149,14 @@ class _Centre(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _double_centred(grad)
+        # nobody else holds this gradient: the matrix is the operator's own
+        return _double_centred(grad, in_place=is_concrete(grad) and not torch.is_grad_enabled())
 
 
-def _double_centred(matrix: Tensor) -> Tensor:
+def _double_centred(matrix: Tensor, *, in_place: bool = False) -> Tensor:
     mean = matrix.mean(dim=-1, keepdim=True)
     shift = mean - mean.mean(dim=-2, keepdim=True) / 2
-    return (matrix - shift).sub_(shift.mT)
+    return (matrix.sub_(shift) if in_place else matrix - shift).sub_(shift.mT)
 
 
 class _Norms(torch.autograd.Function):

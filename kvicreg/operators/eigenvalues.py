@@ -22,8 +22,8 @@ from kvicreg.kernels.tensors import is_concrete
 
 __all__ = ["eigenvalues", "eigenvectors", "repeated_decompositions"]
 
-WORKERS_FROM = 128
-"""Matrices at least this large are decomposed by worker threads on a CPU, one each, side by side."""
+WORKERS_FROM = 512
+"""Matrices at least this large are decomposed side by side on a CPU; smaller ones are not worth waking a thread for."""
 THREADS_FROM = 2048
 """Below this a decomposition is faster on one thread than on several: LAPACK spends the gain on waiting."""
 
@@ -51,11 +51,14 @@ class _Eigenvalues(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
         ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)  # or there would be zeros for the vectors
         ctx.save_for_backward(output[1])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor | None, _: None) -> Tensor | None:
         (vectors,) = ctx.saved_tensors
+        if grad is None:
+            return None
         if is_concrete(grad) and grad.device.type == "cpu":
             # the directions that the hinge leaves alone are the largest eigenvalues: a tail of zeros
             used = (grad != 0).reshape(-1, grad.shape[-1]).any(0).nonzero()

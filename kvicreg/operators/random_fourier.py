@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
+from kvicreg.kernels.pairs import TwoViews
 from kvicreg.kernels.tensors import is_concrete
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.shard import Shard
@@ -75,7 +76,7 @@ class RandomFourier(Approximation):
         scale = (weight * 2 / count) ** 0.5
         noise, phase = self._draw(views[0], kernel, count, index)
         frequencies = kernel.frequencies(noise).mT
-        angles = [view @ frequencies for view in views]
+        angles = views.project(frequencies) if isinstance(views, TwoViews) else [view @ frequencies for view in views]
         if self.form == "cosine":
             return (torch.stack(angles) + phase).cos() * scale
         learnt = isinstance(scale, Tensor)
