@@ -102,6 +102,7 @@ def run(
         "repeats": f"{repeats}, or at least 3 where they take more than {SECONDS_PER_SIZE:.0f} s",
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
+        "spin_count": os.environ.get("GOMP_SPINCOUNT", "default"),
         "torch": torch.__version__,
         "slopes": {name: scaling_slopes(rows, name) for name in approximations if len(scaling_sizes) > 1},
     }

@@ -29,25 +29,26 @@ __all__ = [
 ]
 
 BLOCK = 256
-"""Rows of a symmetric product that are computed at once."""
+"""Rows of a symmetric product that are computed at once, or half of them all if that is less."""
 ROWS = 1024
 """Rows of points that are taken at once, so that a temporary of them stays in the cache."""
 
 
-def symmetric_product(a: Tensor, b: Tensor) -> Tensor:
-    """``a b^T`` of ``(..., n, k)`` matrices for which it is symmetric.
+def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
+    """``x diag(weights) x^T`` of ``(..., n, k)`` matrices, all weights ``(..., k)`` 1 where none are given.
 
     On a CPU blocks on and above the diagonal are multiplied and mirrored: little more than half the work.
     """
-    n = a.shape[-2]
-    differentiable = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
-    if n <= BLOCK or a.device.type != "cpu" or differentiable or not (is_concrete(a) and is_concrete(b)):
-        return a @ b.mT
-    product = a.new_empty(*a.shape[:-1], n)
-    for left, right, out in zip(*(m.reshape(-1, n, m.shape[-1]) for m in (a, b, product)), strict=True):
-        for start in range(0, n, BLOCK):
-            stop = min(start + BLOCK, n)
-            torch.mm(left[start:stop], right[start:].mT, out=out[start:stop, start:])
+    n, k = x.shape[-2:]
+    concrete = is_concrete(x) and (weights is None or is_concrete(weights))
+    if n < BLOCK or x.device.type != "cpu" or not concrete or torch.is_grad_enabled():
+        return (x if weights is None else x * weights.unsqueeze(-2)) @ x.mT
+    product, block = x.new_empty(*x.shape[:-1], n), min(BLOCK, n // 2)
+    for i, (points, out) in enumerate(zip(x.reshape(-1, n, k), product.view(-1, n, n), strict=True)):
+        for start in range(0, n, block):
+            stop = min(start + block, n)
+            rows = points[start:stop] if weights is None else points[start:stop] * weights.reshape(-1, k)[i]
+            torch.mm(rows, points[start:].mT, out=out[start:stop, start:])
             out[stop:, start:stop] = out[start:stop, stop:].mT
     return product
 
@@ -112,7 +113,7 @@ class SelfInner(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        return symmetric_product(x, x)
+        return symmetric_product(x)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -167,7 +168,7 @@ class SelfDistances(torch.autograd.Function):
 
     @staticmethod
     def forward(x: Tensor) -> Tensor:
-        inner = symmetric_product(x, x)
+        inner = symmetric_product(x)
         norm = inner.diagonal(dim1=-2, dim2=-1).clone()
         squared = inner.mul_(-2).add_(norm.unsqueeze(-1)).add_(norm.unsqueeze(-2))
         squared = squared.masked_fill_(is_noise(squared, norm, norm), 0.0)

@@ -194,7 +194,7 @@ class _Moments(torch.autograd.Function):
     def forward(features: Tensor, shard: Shard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         lengths = squared_length(features)
         pull = shard.sum(lengths.unsqueeze(-2) @ features) / shard.total
-        return symmetric_product(features.mT, features.mT), lengths.square().sum(-1), lengths, pull
+        return symmetric_product(features.mT), lengths.square().sum(-1), lengths, pull
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Shard], output: tuple[Tensor, ...]) -> None:

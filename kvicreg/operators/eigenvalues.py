@@ -64,7 +64,7 @@ class _Eigenvalues(torch.autograd.Function):
             used = (grad != 0).reshape(-1, grad.shape[-1]).any(0).nonzero()
             active = int(used[-1]) + 1 if len(used) else 0
             grad, vectors = grad[..., :active], vectors[..., :active]
-        return symmetric_product(vectors * grad.unsqueeze(-2), vectors)
+        return symmetric_product(vectors, grad)
 
 
 def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kvicreg import KernelVICRegLoss, VICRegLoss, kernels
+from kvicreg.losses.terms import check_views
 
 LOSSES = [KernelVICRegLoss("rbf"), KernelVICRegLoss("linear"), KernelVICRegLoss("rbf", "paper"), VICRegLoss()]
 
@@ -125,3 +126,9 @@ def test_views_of_different_precision_meet_in_the_higher():
     mixed = KernelVICRegLoss(kernels.RBF(0.2))(z(8, 4).half(), z(8, 4).double())
     assert mixed.dtype == torch.float64
     torch.testing.assert_close(mixed, KernelVICRegLoss(kernels.RBF(0.2))(z(8, 4).half().double(), z(8, 4).double()))
+
+
+def test_numbers_on_another_device_are_not_waited_for():
+    # "meta" has no numbers to look at: looking would fail, as it would stall a CUDA device
+    views = [torch.empty(4, 3, device="meta") for _ in range(2)]
+    assert [view.device.type for view in check_views(views)] == ["meta", "meta"]
