@@ -38,13 +38,13 @@ class KernelVICRegLoss(nn.Module):
     - variance: ``mean_i [threshold - sqrt(lambda_i + eps)]_+^2``, added up over the views
     - covariance: ``|C|_HS``, added up over the views
 
-    The "paper" parametrization is exactly that. "scaled" measures the same three quantities without units, so that one
-    triple of weights serves every kernel, batch size and width: the kernel is divided by its value at unit-variance
-    input, standard deviations are ``sqrt(r lambda_i + eps)`` over the r directions that can vary, so that a flat
-    spectrum of unit total variance reads 1, and the covariance is compared with the flat spectrum of the same total,
-    ``sqrt(r) |C|_HS / tr C``.
+    The "paper" parametrization is exactly that. "scaled" measures the same three quantities against the total variance
+    ``tr C``, so that one triple of weights serves every kernel, bandwidth, batch size and width: the invariance is
+    ``mean_i |phi(z_i) - phi(z'_i)|^2 / tr C``, 0 for views that agree and 2 for views that have nothing in common;
+    standard deviations are ``sqrt(r lambda_i / tr C + eps)`` over the r directions that can vary, so that a flat
+    spectrum reads 1; and the covariance is ``sqrt(r) |C|_HS / tr C``, which a flat spectrum makes 1.
 
-    With more than two views it is the mean of the loss over all pairs of views.
+    With more than two views it is the mean of the loss over all pairs of views, measured by the mean ``tr C`` of all.
 
     With `groups`, a whole number for each row, variance and covariance are also those within each group, every group
     counting the same: ``(1 - group_weight) * whole batch + group_weight * mean over the groups``. Groups with fewer
@@ -185,9 +185,12 @@ def kernel_vicreg_terms(
             kernel = resolved(kernel, stacked, shard)
             if by_pairs:
                 own = held(own)
-                kernel, aim = separate(kernel.unit(stacked.shape[-1]) if scaled else kernel, stacked, shard)
+                _, aim = separate(kernel.unit(stacked.shape[-1]) if scaled else kernel, stacked, shard)
+                kernel = held(kernel)
         operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
         variance, spread = of_both_views(operator)
+        if scaled:
+            invariance = invariance / _total(operator, eps).mean()
         if groups is not None and (parts := group_views(checked, groups, gather=gather)):
             shared = own if group_bandwidth else kernel
             within = [of_both_views(view_operators(p, shared, approximation, False, unit=scaled)[0]) for p in parts]
@@ -202,12 +205,13 @@ def kernel_vicreg_terms(
 def variance_term(operator: CovarianceOperator, *, threshold: float, eps: float, scaled: bool) -> Tensor:
     """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
 
-    Over all b directions, those that are known to be zero included; scaled: over the r that can vary, with r lambda_i.
+    Over all b directions, those that are known to be zero included; scaled: over the r that can vary, with lambda_i in
+    units of their mean, ``tr C / r``.
     """
     values = operator.eigenvalues()
     if scaled:
         r = operator.rank_bound
-        deviations = (values[..., :r] * r + eps).sqrt()
+        deviations = (values[..., :r] * (r / _total(operator, eps)).unsqueeze(-1) + eps).sqrt()
         return (threshold - deviations).clamp_min(0).square().mean(-1)
     b = operator.samples
     hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
@@ -221,5 +225,10 @@ def covariance_term(
     """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
     norm = operator.hs_norm() if include_diagonal else operator.offdiagonal_hs_norm()
     if scaled:  # before it is squared, which may be more than the type can hold
-        norm = norm * operator.rank_bound**0.5 / (operator.trace() + eps)
+        norm = norm * operator.rank_bound**0.5 / _total(operator, eps)
     return norm.square() if form == "squared" else norm
+
+
+def _total(operator: CovarianceOperator, eps: float) -> Tensor:
+    """``tr C + eps`` of each view: what the scaled form measures by. Below eps a collapse is seen for what it is."""
+    return operator.trace() + eps

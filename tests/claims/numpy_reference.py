@@ -157,23 +157,27 @@ def scaled_terms(
     covariance: str = "norm",
     include_diagonal: bool = False,
 ) -> tuple[float, float, float]:
-    """The same three quantities without units: kernel over its unit value, r lambda_i, r |C|^2 / (tr C + eps)^2."""
+    """The same three in units of T = tr C + eps: |phi - phi'|^2 / mean T, r lambda_i / T, r |C|^2 / T^2."""
     b, p = views[0].shape
     gram = kernel.at_unit_scale(p)
     r = int(min(b - 1, kernel.rank(p)))
 
+    def total(x: Array) -> float:
+        return np.trace(double_centred(gram(x, x))) / b + eps
+
     def variance(x: Array) -> float:
         leading = np.maximum(spectrum(gram(x, x))[:r], 0)
-        return hinge(threshold - np.sqrt(r * leading + eps)).mean()
+        return hinge(threshold - np.sqrt(r * leading / total(x) + eps)).mean()
 
     def spread(x: Array) -> float:
         k = gram(x, x)
         k_hat = double_centred(k)
         squared = np.trace(k_hat @ k_hat) / b**2 if include_diagonal else off_diagonal(k)
-        squared = squared * r / (np.trace(k_hat) / b + eps) ** 2
+        squared = squared * r / total(x) ** 2
         return squared if covariance == "squared" else math.sqrt(max(squared, 0.0))
 
-    return _over_pairs(views, lambda x, y: invariance(gram, x, y), variance, spread)
+    mean_total = np.mean([total(x) for x in views])
+    return _over_pairs(views, lambda x, y: invariance(gram, x, y) / mean_total, variance, spread)
 
 
 def _over_pairs(

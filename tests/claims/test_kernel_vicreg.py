@@ -5,14 +5,16 @@ The references are numpy in float64, written from the paper's equations, with al
 1. parametrization="paper" is L_inv, L_var(x) + L_var(x') and L_cov(x) + L_cov(x') as printed: the trace distance of
    the views, the hinge on sqrt(lambda_i / b + eps) averaged over all b eigenvalues, and the Hilbert-Schmidt norm
    (or its square, or with its diagonal), for every kernel and every option.
-2. parametrization="scaled" is the same three without units: the kernel over its value at unit-variance input, the
-   hinge on sqrt(r lambda_i / b + eps) averaged over the r directions that can vary, sqrt(r) |C|_HS / (tr C + eps).
+2. parametrization="scaled" is the same three in units of the total variance T = tr C + eps: |phi - phi'|^2 / T, the
+   hinge on sqrt(r lambda_i / T + eps) averaged over the r directions that can vary, sqrt(r) |C|_HS / T.
 3. The total is alpha, beta, zeta times the terms.
 4. With more than two views it is the mean of the two-view loss over all pairs of views.
 5. Under the median heuristic it is the loss at the gamma that the pooled views give: one gamma for both Gram matrices
    and the invariance term.
-6. Scaled: a flat spectrum of unit total variance costs nothing, and its full norm reads 1, whatever the batch size.
+6. Scaled: a flat spectrum costs nothing, and its full norm reads 1, whatever the batch size and the scale.
 7. Scaled: a kernel and any multiple of a sum's weights give the same loss: there are no units.
+8. Scaled: views that have nothing in common are at distance 2, whatever the kernel and its bandwidth; the linear
+   kernel's loss does not depend on the scale of the embeddings, so that no gradient makes them grow or shrink.
 """
 
 import numpy as np
@@ -121,8 +123,9 @@ def _flat(b, p):
 
 
 @pytest.mark.parametrize(("b", "p"), [(8, 3), (64, 3), (64, 40)])
-def test_flat_spectrum_of_unit_variance_costs_nothing_when_scaled(b, p):  # claim 6
-    z = torch.from_numpy(_flat(b, p))
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_flat_spectrum_costs_nothing_when_scaled(b, p, scale):  # claim 6
+    z = scale * torch.from_numpy(_flat(b, p))
     terms = KernelVICRegLoss("linear", "scaled", include_diagonal=True).terms(z, z)
     assert float(terms.invariance) == 0
     assert float(terms.variance) == pytest.approx(0, abs=1e-12)
@@ -141,3 +144,21 @@ def test_scaled_loss_listens_to_the_shares_of_a_sum():  # claim 7
     one = KernelVICRegLoss(0.3 * kernels.RBF(gamma=0.2) + 0.7 * kernels.Linear())(*z)
     other = KernelVICRegLoss(0.7 * kernels.RBF(gamma=0.2) + 0.3 * kernels.Linear())(*z)
     assert abs(float(one - other)) > 1e-3
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_views_with_nothing_in_common_are_at_distance_two_when_scaled(name):  # claim 8
+    x, y = (torch.from_numpy(RNG.normal(size=(2000, 3))) for _ in range(2))
+    for scale in (0.5, 2.0):  # of the embeddings, and so of the bandwidth
+        terms = KernelVICRegLoss(PAIRS[name][0](), "scaled").terms(scale * x, scale * y)
+        assert float(terms.invariance.detach()) == pytest.approx(2, rel=0.1)
+
+
+def test_the_scaled_loss_of_the_linear_kernel_has_no_scale():  # claim 8
+    x, y = (torch.from_numpy(RNG.normal(size=(20, 6))).requires_grad_() for _ in range(2))
+    criterion = KernelVICRegLoss("linear", "scaled", 1.0, 1.0, 0.1, eps=1e-12)
+    loss = criterion(x, y)
+    torch.testing.assert_close(criterion(100 * x, 100 * y), loss)
+    gradients = torch.autograd.grad(loss, (x, y))
+    along = sum(float((g * z.detach()).sum()) for g, z in zip(gradients, (x, y), strict=True))
+    assert abs(along) < 1e-9 * sum(float(g.norm()) for g in gradients)

@@ -18,20 +18,21 @@ def numpy_terms(z, gamma, threshold=1.0, eps=1e-4):
     h = np.eye(n) - 1 / n
     centred = h @ gram @ h
     values = np.sort(np.linalg.eigvalsh(centred / n))[::-1][: n - 1].clip(0)
-    variance = (np.maximum(0, threshold - np.sqrt((n - 1) * values + eps)) ** 2).mean()
+    total = np.trace(centred) / n + eps
+    variance = (np.maximum(0, threshold - np.sqrt((n - 1) * values / total + eps)) ** 2).mean()
     off = ((centred**2).sum() - (np.diag(centred) ** 2).sum()) / n**2
-    return variance, np.sqrt((n - 1) * off) / (np.trace(centred) / n + eps)
+    return variance, np.sqrt((n - 1) * off) / total, total
 
 
 def numpy_loss(gamma_of, weight):
     views = [Z1.numpy(), Z2.numpy()]
     squared = ((views[0] - views[1]) ** 2).sum(-1)
     invariance = (2 - 2 * np.exp(-gamma_of(None) * squared)).mean()
-    whole = sum(np.array(numpy_terms(v, gamma_of(None))) for v in views)
+    *whole, total = sum(np.array(numpy_terms(v, gamma_of(None))) for v in views)
     members = [np.flatnonzero(GROUPS.numpy() == g) for g in range(3)]
     within = np.mean([sum(np.array(numpy_terms(v[m], gamma_of(m))) for v in views) for m in members], axis=0)
-    variance, covariance = (1 - weight) * whole + weight * within
-    return invariance, variance, covariance
+    variance, covariance = (1 - weight) * np.array(whole) + weight * within[:2]
+    return invariance / (total / 2), variance, covariance
 
 
 def median_gamma(members):
