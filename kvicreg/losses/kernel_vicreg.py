@@ -27,6 +27,7 @@ MixtureRule = Literal["pairs", "loss"]
 
 DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {"scaled": (1.0, 1.0, 0.02), "paper": (0.5, 1.0, 2.0)}
 """(invariance, variance, covariance): ours, and the triple the paper uses most on natural images."""
+DEFAULT_THRESHOLD: dict[str, float] = {"scaled": 1.5, "paper": 1.0}
 
 
 class KernelVICRegLoss(nn.Module):
@@ -54,7 +55,8 @@ class KernelVICRegLoss(nn.Module):
         kernel: a name ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic" or "rq") or a `Kernel`.
         parametrization: "scaled" or "paper".
         invariance_weight, variance_weight, covariance_weight: alpha, beta and zeta; None takes the parametrization's.
-        threshold: the standard deviation that is enough.
+        threshold: the standard deviation that is enough; None takes the parametrization's: 1 as in VICReg, or 1.5 times
+            that of a flat spectrum when scaled, so that directions above the average are held down by the others.
         eps: added to variances under the root.
         covariance: "norm" or "squared".
         include_diagonal: the full Hilbert-Schmidt norm, or the paper's, which leaves out the diagonal of the Gram
@@ -86,7 +88,7 @@ class KernelVICRegLoss(nn.Module):
         invariance_weight: float | None = None,
         variance_weight: float | None = None,
         covariance_weight: float | None = None,
-        threshold: float = 1.0,
+        threshold: float | None = None,
         eps: float = 1e-4,
         covariance: CovarianceForm = "norm",
         include_diagonal: bool = False,
@@ -105,6 +107,7 @@ class KernelVICRegLoss(nn.Module):
         defaults = DEFAULT_WEIGHTS[parametrization]
         alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
         check_weights(invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
+        threshold = DEFAULT_THRESHOLD[parametrization] if threshold is None else float(threshold)
         check_weights(threshold=threshold, eps=eps)
         if not 0 <= group_weight <= 1:
             raise ValueError(f"group_weight must be between 0 and 1, got {group_weight}")
@@ -113,7 +116,7 @@ class KernelVICRegLoss(nn.Module):
             raise ValueError("group_bandwidth takes each group's own median, so it can't go with a smoothed one")
         self.parametrization = parametrization
         self.invariance_weight, self.variance_weight, self.covariance_weight = alpha, beta, zeta
-        self.threshold, self.eps = float(threshold), float(eps)
+        self.threshold, self.eps = threshold, float(eps)
         self.covariance, self.include_diagonal = covariance, include_diagonal
         self.approximation = approximation
         self.gather = gather
@@ -156,7 +159,7 @@ def kernel_vicreg_terms(
     kernel: Kernel,
     parametrization: Parametrization = "scaled",
     weights: tuple[float, float, float] = DEFAULT_WEIGHTS["scaled"],
-    threshold: float = 1.0,
+    threshold: float | None = None,
     eps: float = 1e-4,
     covariance: CovarianceForm = "norm",
     include_diagonal: bool = False,
@@ -170,11 +173,12 @@ def kernel_vicreg_terms(
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
     checked = check_views(views)
     scaled = parametrization == "scaled"
+    enough = DEFAULT_THRESHOLD[parametrization] if threshold is None else threshold
 
     def of_both_views(operator: CovarianceOperator) -> tuple[Tensor, Tensor]:
         """Variance and covariance, of two views together."""
         spread = covariance_term(operator, form=covariance, include_diagonal=include_diagonal, eps=eps, scaled=scaled)
-        each = variance_term(operator, threshold=threshold, eps=eps, scaled=scaled), spread
+        each = variance_term(operator, threshold=enough, eps=eps, scaled=scaled), spread
         return each[0].sum() * (2 / len(views)), each[1].sum() * (2 / len(views))
 
     with full_precision(checked[0]):
@@ -231,4 +235,4 @@ def covariance_term(
 
 def _total(operator: CovarianceOperator, eps: float) -> Tensor:
     """``tr C + eps`` of each view: what the scaled form measures by. Below eps a collapse is seen for what it is."""
-    return operator.trace() + eps
+    return operator.trace().clamp_min(0) + (eps + operator.round_off)

@@ -72,4 +72,4 @@ def pair_gap(kernel: Kernel, views: Tensor) -> Tensor:
     variance = kernel.evaluate(SamePoints(views)).mean() - different
     least = kernel.bound / 2 if math.isfinite(kernel.bound) else torch.finfo(views.dtype).tiny
     gap: Tensor = (torch.stack(same).mean() - different) / variance.clamp_min(least)
-    return gap
+    return gap.nan_to_num().clamp(-1, 1)  # of a collapsed batch nothing but round-off is left

@@ -19,6 +19,9 @@ from kvicreg.operators.shard import Shard
 
 __all__ = ["CovarianceOperator"]
 
+ROUND_OFFS = 64
+"""How many units in the last place of k(x, x) a centred Gram matrix's diagonal may be off, with room to spare."""
+
 
 class CovarianceOperator:
     """The covariance operator of a batch in feature space; several at once with leading dimensions.
@@ -29,6 +32,7 @@ class CovarianceOperator:
     Attributes:
         samples: b, the size of the (global) batch.
         rank_bound: how many eigenvalues can be above zero: b - 1, or fewer in a smaller feature space.
+        round_off: how much of the trace may be round-off: what is left of large numbers when a Gram matrix is centred.
     """
 
     def __init__(
@@ -38,11 +42,13 @@ class CovarianceOperator:
         samples: int,
         rank_bound: int,
         diagonal_squares: Tensor | None = None,
+        round_off: float | Tensor = 0.0,
     ) -> None:
         self._matrix = matrix  # H K H, or the second moment of centred features; `scale` makes either into C
         self._scale = scale
         self.samples = samples
         self.rank_bound = rank_bound
+        self.round_off = round_off
         self._diagonal_squares = diagonal_squares  # sum_i [HKH]_ii^2, where the matrix is not H K H
 
     @classmethod
@@ -51,7 +57,9 @@ class CovarianceOperator:
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
         gram, b = at_least_float32(gram, "gram"), gram.shape[-1]
-        return cls(_Centre.apply(gram), scale / b, b, int(min(b - 1, rank)))
+        own = gram.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+        round_off = own.abs() * (ROUND_OFFS * torch.finfo(gram.dtype).eps * scale)
+        return cls(_Centre.apply(gram), scale / b, b, int(min(b - 1, rank)), round_off=round_off)
 
     @classmethod
     def from_features(
@@ -77,7 +85,8 @@ class CovarianceOperator:
     def of_view(self, view: int) -> CovarianceOperator:
         """One of several operators."""
         squares = None if self._diagonal_squares is None else self._diagonal_squares[view]
-        return CovarianceOperator(self._matrix[view], self._scale, self.samples, self.rank_bound, squares)
+        round_off = self.round_off[view] if isinstance(self.round_off, Tensor) else self.round_off
+        return CovarianceOperator(self._matrix[view], self._scale, self.samples, self.rank_bound, squares, round_off)
 
     @cached_property
     def _eigenvalues(self) -> Tensor:

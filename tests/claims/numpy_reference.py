@@ -152,7 +152,7 @@ def scaled_terms(
     views: Sequence[Array],
     kernel: Reference,
     *,
-    threshold: float = 1.0,
+    threshold: float = 1.5,
     eps: float = 1e-4,
     covariance: str = "norm",
     include_diagonal: bool = False,

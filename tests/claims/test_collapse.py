@@ -62,7 +62,7 @@ def test_a_satisfied_threshold_means_rank_b_minus_one():  # claim 1
 def test_a_rank_one_batch_pays_for_every_other_direction(parametrization):  # claim 2
     b, p = 10, 5
     line = normal(b, 1) * 100 @ torch.ones(1, p, dtype=torch.float64)
-    terms = KernelVICRegLoss("linear", parametrization).terms(line, line)
+    terms = KernelVICRegLoss("linear", parametrization, threshold=1).terms(line, line)
     missing = {"paper": (b - 1) / b, "scaled": (p - 1) / p}[parametrization]
     assert float(terms.variance) == pytest.approx(2 * missing * (1 - EPS**0.5) ** 2, rel=1e-9)
 
@@ -81,7 +81,7 @@ def test_variance_term_is_largest_at_exact_collapse(name, parametrization):  # c
     criterion = KernelVICRegLoss(PAIRS[name][0](), parametrization)
     collapsed = normal(1, 4).expand(9, 4).contiguous()
     worst = float(criterion.terms(collapsed, collapsed).variance.detach())
-    assert worst == pytest.approx(2 * (1 - EPS**0.5) ** 2, rel=1e-6)
+    assert worst == pytest.approx(2 * (criterion.threshold - EPS**0.5) ** 2, rel=1e-6)
     for scale in (1e-3, 1e-1, 1.0, 10.0):
         other = float(criterion.terms(scale * normal(9, 4), scale * normal(9, 4)).variance.detach())
         assert other < worst

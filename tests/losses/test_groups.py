@@ -11,7 +11,7 @@ Z1, Z2 = torch.randn(24, 6, generator=G, dtype=torch.float64), torch.randn(24, 6
 GROUPS = torch.tensor([0] * 15 + [1] * 6 + [2] * 2 + [3])  # the last group has one member: it has no variance
 
 
-def numpy_terms(z, gamma, threshold=1.0, eps=1e-4):
+def numpy_terms(z, gamma, threshold=1.5, eps=1e-4):
     """Scaled variance and covariance of one view under RBF, in plain numpy."""
     n = len(z)
     gram = np.exp(-gamma * ((z[:, None] - z[None]) ** 2).sum(-1))
