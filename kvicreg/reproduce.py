@@ -81,6 +81,8 @@ def selection(
     holdout: int = 5_000,
     seeds: tuple[int, ...] = (0,),
     part: str = "1/1",
+    page: Path | None = None,
+    evidence: Path | None = None,
     data_root: str | None = None,
 ) -> str:
     """Measure which label-free criterion tells how well a probe would do, and the regret of choosing by it.
@@ -89,7 +91,7 @@ def selection(
     finished runs are skipped, so it can be stopped and started again. Labels decide nothing but the table.
 
     Examples:
-        kvicreg reproduce selection --seeds 0 1
+        kvicreg reproduce selection --seeds 0 1 --page docs/selection.md --evidence kvicreg/selection/evidence.json
         kvicreg reproduce selection --part 1/2 & kvicreg reproduce selection --part 2/2
 
     Args:
@@ -100,16 +102,30 @@ def selection(
         holdout: training images set aside to score probes on.
         seeds: of the weights, the order of the data and the views.
         part: K/N: only the K-th of N parts of the runs; other processes do the others.
+        page: documentation page whose tables to write.
+        evidence: file to write what advice and the default criterion rest on.
         data_root: where data sets live.
     """
+    import json
+
+    from kvicreg.reproduction import selection_tables as tables
     from kvicreg.reproduction.jobs import part_of
+    from kvicreg.reproduction.pages import fill
     from kvicreg.reproduction.selection import run, shared_config
+    from kvicreg.storage import write_atomically
 
     written = []
     for name in data:
         config = shared_config(name, images=images, holdout=holdout, data_root=data_root)
         path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
         written += [str(path)] if path else []
+    if len(written) == len(data):
+        results = tables.read(out)
+        print(tables.markdown(results))
+        if page is not None:
+            fill(page, "selection", tables.markdown(results))
+        if evidence is not None:
+            write_atomically(evidence, json.dumps(tables.evidence(results), indent=1).encode() + b"\n")
     return f"Results: {', '.join(written) or 'not complete yet, run folders in ' + str(runs)}"
 
 
@@ -122,6 +138,7 @@ def fairness(
     kernel: str = "rbf",
     seeds: tuple[int, ...] = (0, 1, 2),
     part: str = "1/1",
+    page: Path | None = None,
     data_root: str | None = None,
 ) -> str:
     """Train on images with a minority of 2 %, with and without group-fair terms, and compare the groups.
@@ -129,7 +146,7 @@ def fairness(
     18 runs, about an hour and a half on one core; finished runs are skipped.
 
     Example:
-        kvicreg reproduce fairness --seeds 0 1 2
+        kvicreg reproduce fairness --seeds 0 1 2 --page docs/fairness.md
 
     Args:
         data: labelled data set of digits.
@@ -140,10 +157,13 @@ def fairness(
         kernel: as for kvicreg train.
         seeds: of the weights, the order of the data and the views.
         part: K/N: only the K-th of N parts of the runs; other processes do the others.
+        page: documentation page whose table to write.
         data_root: where data sets live.
     """
+    from kvicreg.reproduction import fairness_tables as tables
     from kvicreg.reproduction.fairness import run
     from kvicreg.reproduction.jobs import part_of
+    from kvicreg.reproduction.pages import fill
     from kvicreg.training.config import TrainConfig
 
     config = TrainConfig(
@@ -151,6 +171,10 @@ def fairness(
         projector_hidden=512, projector_outputs=512, probe_images=0, log_every=1000,
     )  # fmt: skip
     path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
+    if path is not None:
+        print(tables.markdown(tables.read(out)))
+        if page is not None:
+            fill(page, "fairness", tables.markdown(tables.read(out)))
     return f"Results: {path or 'not complete yet, run folders in ' + str(runs)}"
 
 
