@@ -229,13 +229,14 @@ def report(runs: list[Path], /, out: Path | None = None) -> str:
     from kvicreg.evaluation.compare import notes_against_best
     from kvicreg.report.figures import write_figures
     from kvicreg.report.page import write_report
+    from kvicreg.selection.advice import advise_on_run
 
     if not runs:
         raise UsageError("report needs at least one run folder, for example: kvicreg report runs/first")
     for run in runs:
         if (run / "config.yaml").is_file() and not (run / "results.json").is_file():
             evaluate([run])
-    page = write_report(runs, out, notes=notes_against_best(runs))
+    page = write_report(runs, out, notes=notes_against_best(runs), advice=[advise_on_run(run) for run in runs])
     for run in runs:
         write_figures(run)
     return f"Page: {page} (figures in {', '.join(str(run / 'figures') for run in runs)})"

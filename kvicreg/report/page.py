@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kvicreg.report import tables
+from kvicreg.report.choice import choices
 from kvicreg.report.read import RunRecord, read_run
 from kvicreg.storage import write_atomically
 
@@ -31,13 +32,18 @@ SECTIONS = {
     "confusion": "Confusion",
     "groups": "Groups",
     "diagnostics": "Features",
+    "choice": "Choice",
     "again": "Run it again",
 }
 FRAMES = 60  # spectra kept for the slider
 
 
 def write_report(
-    paths: Sequence[str | Path], out: str | Path | None = None, *, notes: Sequence[str] | None = None
+    paths: Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    notes: Sequence[str] | None = None,
+    advice: Sequence[list[str]] | None = None,
 ) -> Path:
     """Write the page of one or several runs; by default RUN/report.html, for several beside the first run's folder.
 
@@ -45,6 +51,7 @@ def write_report(
         paths: run folders.
         out: the file to write.
         notes: for several runs, how each compares with the best, in words.
+        advice: sentences about each run's choice of a kernel.
     """
     if not paths:
         raise ValueError("give at least one run folder")
@@ -52,14 +59,16 @@ def write_report(
     first = Path(paths[0])
     default = (first if len(runs) == 1 else first.parent) / "report.html"
     out = default if out is None else Path(out)
-    page = render(runs, dict(zip([run.name for run in runs], notes or [""] * len(runs), strict=True)))
+    names = [run.name for run in runs]
+    said = dict(zip(names, advice or [[] for _ in runs], strict=True))
+    page = render(runs, dict(zip(names, notes or [""] * len(runs), strict=True)), said)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page.encode())
     return out
 
 
-def render(runs: list[RunRecord], notes: dict[str, str]) -> str:
-    """The page as text; `notes` by run name."""
+def render(runs: list[RunRecord], notes: dict[str, str], advice: dict[str, list[str]] | None = None) -> str:
+    """The page as text; `notes` and `advice` by run name."""
     try:
         from jinja2 import Environment
         from markupsafe import Markup
@@ -75,6 +84,7 @@ def render(runs: list[RunRecord], notes: dict[str, str]) -> str:
         "confusions": tables.confusions(runs),
         "groups": tables.groups(runs),
         "diagnostics": tables.diagnostics(runs),
+        "choices": choices(runs, advice or {}),
         "again": tables.again(runs),
         "has": _present(runs),
     }
@@ -83,6 +93,7 @@ def render(runs: list[RunRecord], notes: dict[str, str]) -> str:
         "confusion": content["confusions"],
         "groups": content["groups"],
         "diagnostics": content["diagnostics"],
+        "choice": content["choices"],
         "again": True,
         **content["has"],
     }

@@ -28,6 +28,7 @@ class RunRecord:
     results: dict[str, Any] | None
     transfers: list[dict[str, Any]] = field(default_factory=list)
     map: dict[str, np.ndarray] | None = None
+    selection: dict[str, Any] | None = None  # the study that this run has won
 
 
 def read_run(path: str | Path, name: str | None = None) -> RunRecord:
@@ -51,6 +52,7 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
         results=_json(path / "results.json") if (path / "results.json").exists() else None,
         transfers=[_json(file) for file in sorted(path.glob("results-on-*.json"))],
         map=_arrays(path / "evaluation" / "map.npz", ("points", "labels", "thumbnails", "neighbours")),
+        selection=_selection(path / "selection.json"),
     )
 
 
@@ -68,6 +70,18 @@ def _json(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged or not written by kvicreg; evaluate the run again") from error
     return dict(without_home(content))
+
+
+def _selection(path: Path) -> dict[str, Any] | None:
+    """The ranking of a study, or None where the run is not of one."""
+    if not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        content["criterion"], [(r["candidate"], r["steps"], r["criteria"], r["error"]) for r in content["ranking"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged or not written by kvicreg: delete it, or select again") from error
+    return dict(content)
 
 
 def _metrics(path: Path) -> tuple[dict[str, list[float | None]], list[str]]:

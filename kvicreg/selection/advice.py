@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ def advise_on_run(run: Path) -> list[str]:
     said: list[str] = []
     selection = run / "selection.json"
     if selection.is_file():
-        said += json.loads(selection.read_text()).get("advice", [])
+        with suppress(ValueError):  # a damaged file is told by the page
+            said += json.loads(selection.read_text()).get("advice", [])
     metrics = run / "metrics.csv"
     rows = []
     if metrics.is_file():
