@@ -251,11 +251,83 @@ def proof(
     return f"Proof: {out}/proof.md (and .csv, .json), figures {out}/proof.png, {out}/proof-grids.png"
 
 
-def _job(budget: Budget, part: str, runs: Path, out: Path, data_root: str | None, on: On = "test") -> Any:
+def page(docs: Path = Path("docs")) -> str:
+    """Write docs/results.md, and the measured part of docs/parametrization.md, from the files in docs/results.
+
+    Example:
+        kvicreg reproduce page --docs docs
+
+    Args:
+        docs: folder of documents, with the folder results in it.
+    """
+    from kvicreg.reproduction.results_page import write
+
+    return f"Pages: {', '.join(map(str, write(docs)))}"
+
+
+def _job(
+    budget: Budget,
+    part: str,
+    runs: Path,
+    out: Path,
+    data_root: str | None,
+    on: On = "test",
+    seeds: tuple[int, ...] = (),
+) -> Any:
     from kvicreg.reproduction.jobs import Job, part_of
 
-    return Job(budget, runs, out, part_of(part), on, data_root, lambda line: print(line, flush=True))
+    return Job(budget, runs, out, part_of(part), on, data_root, lambda line: print(line, flush=True), seeds)
 
+
+def _experiment(name: str, summary: str) -> Callable[..., str]:
+    """The command of an experiment that asks for no more than all do."""
+
+    def run(
+        budget: Budget = "small",
+        seeds: tuple[int, ...] = (),
+        part: str = "1/1",
+        runs: Path = Path("runs/cells"),
+        out: Path = Path("runs/results"),
+        data_root: str | None = None,
+    ) -> str:
+        from kvicreg.reproduction import everything
+
+        job = _job(budget, part, runs, out, data_root, seeds=seeds)
+        everything.run(job) if name == "all" else everything.EXPERIMENTS[name](job)
+        return f"Results: {out}" if name in ("all", "figure-latency") else f"Results: {out}/{name}.md (and .csv, .json)"
+
+    run.__doc__ = f"""{summary}
+
+    Runs that are finished are skipped and those cut short are resumed; experiments share the runs they have in common.
+
+    Examples:
+        kvicreg reproduce {name} --budget smoke
+        kvicreg reproduce {name} --part 1/2 & kvicreg reproduce {name} --part 2/2
+
+    Args:
+        budget: smoke (made-up images, seconds), small (two cores, hours) or full (the paper's setting, GPUs).
+        seeds: one run of every cell for each; by default 0 1 2, at smoke size 0.
+        part: K/N: run the K-th of N shares, for machines that share the folder of runs.
+        runs: folder of the run folders.
+        out: folder to write tables, figures and numbers to.
+        data_root: where data sets live.
+    """
+    return run
+
+
+SUMMARIES = {
+    "table1": "The paper's Table 1: ImageNet100 and TinyImageNet, with eight other methods.",
+    "table2": "The paper's Table 2: MNIST and CIFAR-10.",
+    "table3": "The paper's Table 3: from CIFAR-10 to STL-10.",
+    "mnist": "All of MNIST by the shipped recipe: every kernel, VICReg, and the kernel validation chooses.",
+    "figure-umap": "The paper's UMAP of MNIST: VICReg, linear and Laplacian kernels side by side.",
+    "figure-eigenvalues": "The leading eigenvalues of the centred operator over training.",
+    "figure-polynomial": "Robustness of the polynomial kernel on MNIST, by degree and constant.",
+    "figure-rbf": "Robustness of the RBF kernel on MNIST, by gamma.",
+    "figure-latency": "The paper's latency and memory figures (kvicreg bench loss).",
+    "collapse-map": "Who collapses where: VICReg beside Kernel VICReg over batch size, rate, width and weight.",
+    "all": "Every table and figure, the study, the proof and the theory.",
+}
 
 COMMANDS: dict[str, Callable[..., str]] = {
     "reproduce theory": theory,
@@ -264,4 +336,6 @@ COMMANDS: dict[str, Callable[..., str]] = {
     "reproduce fairness": fairness,
     "reproduce study": study,
     "reproduce proof": proof,
+    **{f"reproduce {name}": _experiment(name, summary) for name, summary in SUMMARIES.items()},
+    "reproduce page": page,
 }

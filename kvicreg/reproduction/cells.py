@@ -7,6 +7,7 @@ with `part`, on many machines that share the folder of runs.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -120,9 +121,8 @@ def controls(
     for name in ("raw pixels", "random encoder"):
         settings = {key: getattr(config, key) for key in _CONTROL_SETTINGS} | {"probe_images_of_cell": probe_images}
         settings |= {"target": target} if target else {}
-        where = Path(target or config.data).name
-        called = (where, name.replace(" ", "-"), config.encoder, f"{config.width:g}", config.seed, on)
-        path = runs / "controls" / f"{'-'.join(map(str, called))}.json"
+        digest = hashlib.sha256(json.dumps([settings, on]).encode()).hexdigest()[:8]
+        path = runs / "controls" / f"{Path(target or config.data).name}-{name.replace(' ', '-')}-{digest}.json"
         row = json.loads(path.read_text()) if path.is_file() else {}
         if row.get("config") != settings:
             data = build_data(config)

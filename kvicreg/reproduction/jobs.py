@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from kvicreg.data import load
-from kvicreg.reproduction.cells import Cell, Say, Split, controls, run_cells
+from kvicreg.reproduction import tables
+from kvicreg.reproduction.cells import PROBE_IMAGES, Cell, Say, Split, controls, run_cells
 from kvicreg.reproduction.stand_ins import write_stand_ins
-from kvicreg.training.config import TrainConfig
+from kvicreg.storage import write_atomically
+from kvicreg.training.config import TrainConfig, load_config
 
 __all__ = ["SETTINGS", "Budget", "Job", "part_of"]
 
 Budget = Literal["smoke", "small", "full"]
 SETTINGS: dict[Budget, dict[str, Any]] = {
     "smoke": {
-        "images": 128, "holdout": 64, "image_size": 16, "width": 0.25, "pool": 1, "projector_layers": 2,
+        "images": 64, "holdout": 32, "image_size": 16, "width": 0.25, "pool": 1, "projector_layers": 2,
         "projector_hidden": 32, "projector_outputs": 32, "epochs": 2, "batch_size": 64, "spectrum_images": 32,
         "workers": 0,
     },
@@ -48,6 +50,7 @@ class Job:
         part: (k, n): the k-th of n shares, counted from 0.
         on: score on held-out training images or on the test set.
         data_root: where data sets live.
+        seeds: one run of every cell for each; by default one at smoke size, else three.
     """
 
     budget: Budget = "small"
@@ -57,28 +60,70 @@ class Job:
     on: Split = "test"
     data_root: str | None = None
     say: Say = field(default=print, compare=False)
+    seeds: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", tuple(self.seeds) or ((0,) if self.budget == "smoke" else (0, 1, 2)))
 
     @property
     def root(self) -> str | None:
-        """Where the data are; at smoke size, made-up images in the official formats."""
-        if self.budget != "smoke":
-            return self.data_root
-        return str(write_stand_ins(self.runs / "stand-ins"))
+        """Where the data are; at smoke size, unless told, made-up images in the official formats."""
+        if self.made_up:
+            return str(write_stand_ins(self.runs / "stand-ins"))
+        return self.data_root
+
+    @property
+    def made_up(self) -> bool:
+        """Whether the images are made up."""
+        return self.budget == "smoke" and self.data_root is None
 
     def config(self, **settings: Any) -> TrainConfig:
         """The budget's settings with these on top."""
-        shared = {"data_root": self.root, "probe_images": 0, "log_every": 100, **SETTINGS[self.budget]}
-        return TrainConfig(**{**shared, **settings})
+        return TrainConfig(**{**self._recording(), **SETTINGS[self.budget], **settings})
 
-    def cell(self, labels: dict[str, Any] | None = None, target: str | None = None, **settings: Any) -> Cell:
-        """A cell whose folder is named by its settings, so that experiments share the runs they have in common."""
+    def _recording(self) -> dict[str, Any]:
+        return {"data_root": self.root, "probe_images": 0, "log_every": 100}
+
+    def cell(
+        self,
+        labels: dict[str, Any] | None = None,
+        target: str | None = None,
+        recipe: str | None = None,
+        **settings: Any,
+    ) -> Cell:
+        """A cell whose folder is named by its settings, so that experiments share the runs they have in common.
+
+        Args:
+            labels: columns of its row.
+            target: other data to measure it on (transfer).
+            recipe: a shipped recipe in place of the budget's settings.
+            settings: changes of those.
+        """
         config = self.config(**settings)
+        if recipe is not None:
+            config = replace(load_config(recipe), **self._recording(), **settings)
         usual = asdict(TrainConfig())
         own = {k: v for k, v in asdict(config).items() if v != usual[k] and k not in ("out", "data_root")}
         digest = hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:8]
         kind = config.kernel if config.method == "kernel-vicreg" else config.method
         kind += f"-{config.kernel}" if config.uses_kernel and config.kernel != kind else ""
-        return Cell(f"{Path(config.data).name}-{kind}-{config.seed}-{digest}", config, labels or {}, target=target)
+        name = f"{Path(config.data).name}-{kind}-{config.seed}-{digest}"
+        labelled = 10**9 if self.budget == "full" else PROBE_IMAGES
+        return Cell(name, config, labels or {}, labelled, target)
+
+    def write(self, stem: str, rows: Sequence[dict[str, Any]], text: str, **about: Any) -> None:
+        """Write a table as ``stem.md``, ``.csv`` and ``.json`` and tell it."""
+        if self.made_up:
+            text += "\nSmoke: the images are made up, so that nothing here is a finding.\n"
+        tables.write(self.out, stem, rows, text, budget=self.budget, on=self.on, **about)
+        self.say(text)
+
+    def extra(self, cell: Cell, name: str, compute: Callable[[Path], Any]) -> Any:
+        """What else is measured of a finished cell's run folder, once: kept there as NAME.json."""
+        path = self.runs / cell.name / f"{name}.json"
+        if not path.is_file():
+            write_atomically(path, json.dumps(compute(path.parent)).encode())
+        return json.loads(path.read_text())
 
     def missing(self, names: Sequence[str]) -> dict[str, str]:
         """The data sets that are not there, each with what to do."""

@@ -57,6 +57,5 @@ def run(
     shared = ", ".join(f"{name} {getattr(cells[0].config, name)}" for name in SHARED)
     table = f"{tables.summary(rows)}\n\n{tables.note(rows)}\nShared by all: {shared}.\n"
     stem = f"peers-{source}{'' if job.on == 'test' else '-validation'}"
-    tables.write(job.out, stem, rows, table, budget=job.budget, on=job.on)
-    job.say(table)
+    job.write(stem, rows, table)
     return rows

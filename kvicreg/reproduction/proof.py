@@ -62,8 +62,8 @@ def run(
     grids = job.rows(varied)
     found = findings(rows, grids)
     text = _markdown(rows, grids, found, missing)
-    tables.write(job.out, "proof", [*rows, *(row for row in grids if row.get("grid"))], text,
-                 budget=job.budget, on=job.on, missing=missing, tuned_on=str(study.name), findings=found)  # fmt: skip
+    kept = [*rows, *(row for row in grids if row.get("grid"))]
+    job.write("proof", kept, text, missing=missing, tuned_on=study.name, findings=found)
     if rows:
         from kvicreg.reproduction.proof_figures import draw, draw_grids
 

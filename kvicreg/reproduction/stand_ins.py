@@ -15,7 +15,7 @@ from kvicreg.data.formats import write_idx
 
 __all__ = ["write_stand_ins"]
 
-TRAIN, TEST, CLASSES = 320, 80, 10
+TRAIN, TEST, CLASSES = 200, 60, 10
 
 
 def write_stand_ins(root: Path) -> Path:

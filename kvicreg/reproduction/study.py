@@ -94,9 +94,7 @@ def run(
     parts = [f"{tables.note(rows)}\n" if rows else "", *(f"Left out: {sentence}\n" for sentence in missing.values())]
     for source in dict.fromkeys(row["data"] for row in rows):
         parts += [f"## {source}\n", f"{_table([row for row in rows if row['data'] == source])}\n"]
-    tables.write(
-        job.out, "study", rows, "\n".join(parts), budget=job.budget, on=job.on, missing=missing, chosen=best
-    )  # fmt: skip
+    job.write("study", rows, "\n".join(parts), missing=missing, chosen=best)
     if rows:
         from kvicreg.reproduction.study_figures import draw
 

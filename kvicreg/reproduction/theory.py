@@ -26,19 +26,19 @@ __all__ = ["batch_sizes_and_errors", "leaving_collapse", "nonlinear_variance", "
 CIRCLES, ROLL = 600, 1000
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
-DRAWS = 40
+DRAWS, STEPS = 40, 300
 
 
-def run(out: Path, seed: int = 0) -> dict[str, Any]:
+def run(out: Path, seed: int = 0, draws: int = DRAWS, steps: int = STEPS) -> dict[str, Any]:
     """Measure everything, draw it under ``out/figures`` and write the numbers to ``out/results/theory.json``."""
     from kvicreg.reproduction import theory_figures as figures
 
     print("Theorem 2: what linear models read off the components of circles and of a Swiss roll", flush=True)
     capture = nonlinear_variance(seed)
-    print(f"Theorem 3: {DRAWS} batches of each of {len(BATCH_SIZES)} sizes against the population operator", flush=True)
-    stability = batch_sizes_and_errors(seed)
+    print(f"Theorem 3: {draws} batches of each of {len(BATCH_SIZES)} sizes against the population operator", flush=True)
+    stability = batch_sizes_and_errors(seed, draws)
     print("Proposition 1: descent from collapse", flush=True)
-    collapse = leaving_collapse(seed)
+    collapse = leaving_collapse(seed, steps=steps)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     (out / "results").mkdir(parents=True, exist_ok=True)
     figures.nonlinear_variance(capture, out / "figures" / "theory-nonlinear-variance")
@@ -203,7 +203,7 @@ def _slope(errors: np.ndarray) -> float:
 # --------------------------------------------------------------------------- Proposition 1
 
 
-def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: int = 300) -> dict[str, Any]:
+def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: int = STEPS) -> dict[str, Any]:
     """Free embeddings, collapsed to a line plus noise, under gradient descent (Adam) on a variance term alone.
 
     The noise is a thousandth of unit variance. Both views are the same, so the invariance term is zero. The whole of

@@ -28,7 +28,7 @@ def test_the_table_has_methods_seeds_controls_and_settings(tmp_path):
         assert names.count(name) == 2
     for row in rows:
         assert all(0 <= row[f"{score}_low"] <= row[score] <= row[f"{score}_high"] for score in ("probe", "knn"))
-        assert row["scored_on"] == 64
+        assert row["scored_on"] == 32
 
     kept = json.loads((tmp_path / "peers-digits-validation.json").read_text())
     whole = [{**kept["shared"], **row["config"]} for row in kept["rows"]]
@@ -38,6 +38,7 @@ def test_the_table_has_methods_seeds_controls_and_settings(tmp_path):
     table = (tmp_path / "peers-digits-validation.md").read_text()
     assert all(f"| {name} |" in table for name in ("raw pixels", "kernel-simclr (rbf)", "supervised"))
     assert said[-1] == table
+    assert "made up" in table
 
 
 def test_an_unknown_method_is_named(tmp_path):

@@ -62,12 +62,8 @@ def test_only_the_spectrums_variance_term_leaves_the_line_by_itself():
     assert min(end[f"kernel variance term, {name}"] for name in ("linear", "RBF", "Laplacian")) > 8
 
 
-def test_run_writes_figures_and_numbers(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(theory, "DRAWS", 2)
-    errors, collapse = theory.batch_sizes_and_errors, theory.leaving_collapse
-    monkeypatch.setattr(theory, "batch_sizes_and_errors", lambda seed: errors(seed, draws=2))
-    monkeypatch.setattr(theory, "leaving_collapse", lambda seed: collapse(seed, steps=60))
-    numbers = theory.run(tmp_path)
+def test_run_writes_figures_and_numbers(small, tmp_path):
+    numbers = theory.run(tmp_path, draws=2, steps=60)
     assert json.loads((tmp_path / "results/theory.json").read_text()) == numbers
     for name in ("nonlinear-variance", "spectral-stability", "non-collapse"):
         assert (tmp_path / f"figures/theory-{name}.png").read_bytes().startswith(b"\x89PNG")

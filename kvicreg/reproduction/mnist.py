@@ -1,0 +1,48 @@
+"""All of MNIST by the shipped recipe: every kernel and VICReg, and the kernel that validation chooses.
+
+The recipes `mnist` and `vicreg-mnist` say how to train; 5,000 training images are held out. The same runs are scored on
+those and on the test set: the kernel is chosen on the first and reported on the second.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import mean
+from typing import Any
+
+from kvicreg.reproduction import tables
+from kvicreg.reproduction.jobs import Job
+from kvicreg.reproduction.paper_tables import PAPER
+from kvicreg.reproduction.proof import KERNELS
+from kvicreg.reproduction.tables import Row
+
+__all__ = ["run"]
+
+HELD_OUT = 5_000
+
+
+def run(job: Job) -> dict[str, Any]:
+    """Write ``mnist.md``, ``.csv`` and ``.json``."""
+    missing = job.missing(["mnist"])
+    recipe = {} if job.budget == "smoke" else {"recipe": "mnist", "holdout": HELD_OUT}
+    models: dict[str, dict[str, Any]] = {kernel: {**recipe, "kernel": kernel} for kernel in KERNELS}
+    models["vicreg, published"] = {**recipe, "method": "vicreg"}
+    models["supervised"] = {**recipe, "method": "supervised"}
+    cells = [
+        job.cell({"name": name}, data="mnist", seed=seed, **own) for name, own in models.items() for seed in job.seeds
+    ]
+    validation = [] if missing else replace(job, on="validation").rows(cells)
+    test = [] if missing else replace(job, on="test").rows(cells)
+    scores = {k[0]: mean(r["probe"] for r in same) for k, same in _of_kernels(validation).items()}
+    best = max(scores, key=lambda kernel: scores[kernel], default=None)
+    found = {"chosen_on_validation": best, "validation": {k: round(v, 4) for k, v in scores.items()}}
+    lines = [tables.summary(test), "", tables.note(test)] if test else [*missing.values()]
+    if best:
+        paper = ", ".join(f"{name} {number}" for name, number in PAPER["mnist"].items())
+        lines += [f"Chosen on {validation[0]['scored_on']:,} held-out images: {best}. The paper's numbers: {paper}."]
+    job.write("mnist", [*test, *validation], "\n".join([*lines, ""]), missing=missing, findings=found)
+    return found
+
+
+def _of_kernels(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    return tables.groups([row for row in rows if row.get("name") in KERNELS and "probe" in row], "name")

@@ -1,0 +1,127 @@
+"""Every table and figure by one command each, at smoke size, on files in the official formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kvicreg.cli import main
+from kvicreg.data import load
+from kvicreg.reproduce import SUMMARIES
+from kvicreg.reproduction import collapse, paper_tables
+from kvicreg.reproduction.everything import EXPERIMENTS
+from kvicreg.reproduction.jobs import Job
+from kvicreg.reproduction.stand_ins import write_stand_ins
+
+PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-mnist",
+            "proof", "proof-grids", "bench-loss/latency", "bench-loss/memory", "theory/figures/theory-non-collapse")  # fmt: skip
+TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
+          "study", "proof")  # fmt: skip
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.mark.slow
+def test_everything_at_smoke_size(tmp_path, capsys):
+    assert main(["reproduce", "all", "--budget", "smoke", "--runs", f"{tmp_path}/runs", "--out", f"{tmp_path}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Results: {tmp_path}"
+    for name in PICTURES:
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000, name
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text(), name
+    for name in TABLES:
+        kept = json.loads((tmp_path / f"{name}.json").read_text())
+        with (tmp_path / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == len(kept["rows"]) > 0, name
+        assert kept["budget"] == "smoke"
+        assert "made up" in (tmp_path / f"{name}.md").read_text()
+        for row in kept["rows"]:  # every number has the settings of its run
+            assert {"data", "seed", "holdout"} <= {*kept["shared"], *row["config"]}, name
+    peers = {row.get("name") for row in json.loads((tmp_path / "table1.json").read_text())["rows"]}
+    assert {*paper_tables.PEERS, *paper_tables.KERNELS, "vicreg", "supervised"} <= peers
+    moved = json.loads((tmp_path / "table3.json").read_text())["rows"]
+    assert {row["measured_on"] for row in moved} == {"stl10"}
+
+    said = quiet
+    again = Job("smoke", tmp_path / "runs", tmp_path, say=said)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
+    paper_tables.run(again, "table2")
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
+
+
+def test_every_experiment_has_a_command():
+    assert set(EXPERIMENTS) <= {*SUMMARIES, "study", "proof", "theory"}
+
+
+def test_the_papers_numbers_are_where_they_belong():
+    assert paper_tables.PAPER["stl10"]["rq"] == 72.34
+    assert paper_tables.PAPER["tiny-imagenet"]["vicreg"] == "collapse"
+    assert "barlow-twins" not in paper_tables.PAPER["tiny-imagenet"]
+    row = {"method": "kernel-vicreg", "name": "rbf", "data": "cifar10", "probe": 0.8213, "config": {}}
+    assert paper_tables._beside_the_paper(row)["difference"] == 1.0
+    assert paper_tables._beside_the_paper({**row, "config": {"target": "stl10"}})["difference"] == 14.92
+    assert paper_tables._beside_the_paper({**row, "name": "raw pixels"})["difference"] is None
+
+
+@pytest.mark.parametrize("name", paper_tables.TABLES)
+def test_the_full_budget_is_the_shipped_recipes(name):
+    for data, target in paper_tables.TABLES[name].items():
+        cells = paper_tables._cells(Job("full", seeds=(0,)), data, target, peers=name == "table1")
+        of = {(cell.labels["name"], cell.labels["form"]): cell.config for cell in cells}
+        printed, scaled = of["rq", "as printed"], of["rq", "scaled"]
+        assert (printed.encoder, printed.parametrization, printed.batch_size) == ("resnet18", "paper", 512)
+        assert (scaled.parametrization, scaled.invariance_weight) == ("scaled", None)
+        assert {config.data for config in of.values()} == {data}
+        assert {cell.target for cell in cells} == {target}
+        assert ("simclr", "") in of or name != "table1"
+
+
+def test_missing_data_are_named_and_the_rest_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper_tables, "KERNELS", ("rq",))
+    root = write_stand_ins(tmp_path / "data")
+    (root / "stl10").rename(root / "gone")
+    job = Job("smoke", tmp_path / "runs", tmp_path, data_root=str(root), say=quiet)
+    assert paper_tables.run(job, "table3") == []
+    table = (tmp_path / "table3.md").read_text()
+    assert "kvicreg data get stl10" in table
+    assert json.loads((tmp_path / "table3.json").read_text())["rows"] == []
+
+
+def test_stand_ins_are_read_by_the_real_loaders(tmp_path):
+    root = write_stand_ins(tmp_path)
+    shapes = {name: load(name, "train", root=root).shape for name in ("mnist", "fashion-mnist", "cifar10", "stl10")}
+    assert set(shapes.values()) == {(1, 28, 28), (3, 32, 32), (3, 96, 96)}
+    for name in (*shapes, "tiny-imagenet", "imagenet100"):
+        for split in ("train", "test"):
+            data = load(name, split, root=root)
+            assert sorted(set(data.labels.tolist())) == list(range(10)), name
+
+
+def test_real_slices_of_tiny_imagenet_and_photographs(tmp_path, monkeypatch):
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    slices = Path(os.environ.get("KVICREG_TEST_DATA", beside))
+    if not (slices / "photos").is_dir():
+        pytest.skip(f"no real images in {slices}; KVICREG_TEST_DATA tells where they are")
+    (tmp_path / "tiny-imagenet").symlink_to(slices / "tiny-imagenet-200")
+    (tmp_path / "imagenet100").mkdir()
+    for split in ("train", "val"):
+        (tmp_path / "imagenet100" / split).symlink_to(slices / "photos" / split)
+    classes = sorted(path.name for path in (slices / "photos" / "train").iterdir())
+    (tmp_path / "imagenet100" / "classes.txt").write_text("\n".join(classes))
+    monkeypatch.setattr(paper_tables, "KERNELS", ("rq",))
+    monkeypatch.setattr(paper_tables, "PEERS", ("byol",))
+    job = Job("smoke", tmp_path / "runs", tmp_path, data_root=str(tmp_path), say=quiet)
+    rows = paper_tables.run(job, "table1")
+    assert {row["data"] for row in rows if row["method"] == "byol"} == {"imagenet100"}
+    assert {row["data"] for row in rows if row.get("form") == "scaled"} == {"imagenet100", "tiny-imagenet"}
+    assert "made up" not in (tmp_path / "table1.md").read_text()
+
+
+def test_a_weak_variance_weight_is_relative_to_each_methods_own():
+    assert collapse._setting("variance weight", 0.1, {"method": "vicreg"}) == {"variance_weight": 2.5}
+    assert collapse._setting("variance weight", 1, {"kernel": "rbf"}) == {}
