@@ -18,7 +18,8 @@ from kvicreg.reproduction.jobs import Job
 from kvicreg.reproduction.stand_ins import write_stand_ins
 
 PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-mnist",
-            "proof", "proof-grids", "bench-loss/latency", "bench-loss/memory", "theory/figures/theory-non-collapse")  # fmt: skip
+            "proof", "proof-grids", "bench-loss/latency", "bench-loss/memory",
+            "theory/figures/theory-non-collapse")  # fmt: skip
 TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
           "study", "proof")  # fmt: skip
 
