@@ -43,7 +43,7 @@ LOSS = [
     *_one("invariance weight", "invariance_weight", (0.25, 0.5, 2.0, 4.0)),
     *_one("variance weight", "variance_weight", (0.25, 0.5, 2.0, 4.0)),
     *_one("covariance weight", "covariance_weight", (0.0, 0.005, 0.1, 0.5)),
-    *_one("threshold", "threshold", (0.5, 0.8, 1.5, 2.0)),
+    *_one("threshold", "threshold", (0.8, 1.0, 1.25, 2.0, 3.0)),
     *_one("eps", "eps", (1e-6, 1e-2)),
     *_one("covariance form", "covariance", ("squared",)),
     *_one("diagonal", "include_diagonal", (True,)),
