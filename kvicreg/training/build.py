@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg import kernels, operators
-from kvicreg.data import ImageData, Views, first_images, hold_out, load, view_config
+from kvicreg.data import ArrayData, ImageData, Views, first_images, hold_out, load, view_config
 from kvicreg.data.addresses import key
 from kvicreg.evaluation.fairness import read_groups
 from kvicreg.methods import METHODS, Method, Supervised
@@ -27,13 +27,17 @@ METHOD_SETTINGS = (
 
 def build_data(config: TrainConfig) -> ImageData:
     """The images a config pretrains on."""
-    data = load(
-        config.data,
-        config.split,
-        root=config.data_root,
-        image_size=config.image_size,
-        channels=config.channels,
+    return _part(_whole(config), config)
+
+
+def _whole(config: TrainConfig) -> ImageData:
+    return load(
+        config.data, config.split, root=config.data_root, image_size=config.image_size, channels=config.channels
     )
+
+
+def _part(data: ImageData, config: TrainConfig) -> ImageData:
+    """What is left of the images without those held out, or so many of them as the config says."""
     data, _ = hold_out(data, config.holdout)
     return data if config.images is None else first_images(data, config.images)
 
@@ -50,7 +54,15 @@ def build_groups(config: TrainConfig, data: ImageData) -> Tensor | None:
         return None
     if config.method != "kernel-vicreg":
         raise ValueError(f"groups are for the terms of kernel-vicreg; the method {config.method} has none")
-    names = read_groups(config.groups, data)
+    if config.images is None and config.holdout == 0:
+        names = read_groups(config.groups, data)
+    else:  # groups are told of all images: take the same part of them
+        whole = _whole(config)
+        told = read_groups(config.groups, whole)
+        numbered = ArrayData(torch.zeros(len(whole), 1, 1, 1, dtype=torch.uint8), torch.arange(len(whole)))
+        kept = _part(numbered, config).labels
+        assert kept is not None
+        names = [told[i] for i in kept.tolist()]
     number = {name: i for i, name in enumerate(sorted(set(names)))}
     return torch.tensor([number[name] for name in names])
 

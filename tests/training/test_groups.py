@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from kvicreg.data import load
 from kvicreg.losses import KernelVICRegLoss
+from kvicreg.training.build import build_data, build_groups
 from kvicreg.training.config import load_config
 from kvicreg.training.run import train
 
@@ -30,6 +32,14 @@ def test_every_image_comes_with_its_group(tmp_path, tiny_config, tiny_data, told
     assert all(len(groups) == 32 for groups in told)
     config = load_config(folder / "config.yaml")
     assert (config.group_weight, config.group_bandwidth) == (0.5, False)
+
+
+def test_a_part_of_the_images_keeps_their_groups(tmp_path, tiny_config):
+    whole = load("mnist-small")
+    (tmp_path / "groups.txt").write_text("".join(f"{label}\n" for label in whole.labels.tolist()))
+    config = replace(tiny_config, data="mnist-small", images=50, holdout=100, groups=str(tmp_path / "groups.txt"))
+    data = build_data(config)
+    assert build_groups(config, data).tolist() == data.labels.tolist()
 
 
 def test_mistakes_are_named(tmp_path, tiny_config, tiny_data):
