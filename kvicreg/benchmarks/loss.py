@@ -177,7 +177,11 @@ def _measure(batch: int, width: int, losses: Sequence[tuple[str, str]], repeats:
     while len(timings) < repeats and (len(timings) < 3 or sum(map(sum, timings)) < SECONDS_PER_SIZE):
         timings.append([step(loss) for loss in contenders])  # in turn: all see the same machine
     medians = [statistics.median(column) * 1e3 for column in zip(*timings, strict=True)]
-    peaks = [_peak(partial(step, loss), device) for loss in contenders]
+    peaks = []
+    for loss in contenders:
+        for view in views:
+            view.grad = None  # or the step would begin by giving back what it has to hold in the end
+        peaks.append(_peak(partial(step, loss), device))
     for i, (name, approximation) in enumerate(losses, 1):
         yield Row(
             batch, width, name, approximation, round(medians[i], 2), round(peaks[i], 2), round(medians[0], 2),
