@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import PretrainedEncoder, load_encoder
 from kvicreg.storage import write_atomically
 from kvicreg.training.alarm import NotFinite
-from kvicreg.training.build import build_data, build_method, build_views, resolve, with_loss_defaults
+from kvicreg.training.build import build_data, build_method, build_views, is_run_of, resolve, with_loss_defaults
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train
 
@@ -163,8 +163,8 @@ def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
     row: dict[str, Any] = {"method": config.method, "kernel": config.kernel if config.uses_kernel else None}
     row |= {"data": Path(config.data).name, "seed": config.seed}
     try:
-        if not (folder / "encoder.safetensors").is_file() or not _same(folder, config):
-            resume = (folder / "checkpoints" / "last.ckpt").is_file() and _same(folder, config)
+        if not (folder / "encoder.safetensors").is_file() or not is_run_of(folder, config):
+            resume = (folder / "checkpoints" / "last.ckpt").is_file() and is_run_of(folder, config)
             train(config, quiet=True, resume=resume, overwrite=not resume)
         row |= _measure(load_encoder(folder), config, on, cell.probe_images, cell.target)
         row |= {**_training(folder), "threads": torch.get_num_threads()}
@@ -185,17 +185,6 @@ def _training(folder: Path) -> dict[str, Any]:
     seconds = sum(count / float(row["images_per_second"]) for count, row in zip(images, epochs, strict=True))
     rank, bound = (float(epochs[-1][name]) for name in ("effective_rank", "effective_rank_bound"))
     return {"effective_rank": rank, "effective_rank_share": rank / bound, "seconds": round(seconds, 1)}
-
-
-def _same(folder: Path, config: TrainConfig) -> bool:
-    """Whether a run folder was made with these settings; what the config leaves open may be anything."""
-    if not (folder / "config.yaml").is_file():
-        return False
-    kept = load_config(folder / "config.yaml")
-    config = with_loss_defaults(config)
-    asked = {f.name: getattr(config, f.name) for f in fields(TrainConfig) if f.name not in ("out", "view", "data_root")}
-    of_view = all(kept.view.get(name) == value for name, value in config.view.items())
-    return of_view and all(value is None or value == getattr(kept, name) for name, value in asked.items())
 
 
 def _measure(

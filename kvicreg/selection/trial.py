@@ -19,8 +19,8 @@ from kvicreg.data import ImageData, first_images
 from kvicreg.evaluation.features import extract
 from kvicreg.selection.criteria import measure_views, nearest
 from kvicreg.storage import write_atomically
-from kvicreg.training.build import build_data
-from kvicreg.training.config import TrainConfig, load_config
+from kvicreg.training.build import build_data, is_run_of
+from kvicreg.training.config import TrainConfig
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import dtype_of, evaluating, kernel_of, spectrum
 from kvicreg.training.run import train
@@ -70,7 +70,7 @@ def advance(
     """
     folder = config.folder
     path = folder / f"criteria-{steps}.json"
-    if path.is_file() and _same(folder, config):
+    if path.is_file() and is_run_of(folder, config):
         found: dict[str, Any] = json.loads(path.read_text())
         return found
     data = build_data(config) if data is None else data
@@ -95,19 +95,8 @@ def neighbours_of(folder: Path, steps: int) -> Tensor:
 
 def _train(config: TrainConfig, data: ImageData, callbacks: Sequence[pl.Callback], quiet: bool = True) -> Path:
     folder = config.folder
-    resume = (folder / "checkpoints" / "last.ckpt").is_file() and _same(folder, config)
+    resume = (folder / "checkpoints" / "last.ckpt").is_file() and is_run_of(folder, config)
     return train(config, data=data, resume=resume, overwrite=not resume, quiet=quiet, callbacks=callbacks)
-
-
-def _same(folder: Path, config: TrainConfig) -> bool:
-    """Whether the folder's run was made with these settings; what the config leaves open may be anything."""
-    if not (folder / "config.yaml").is_file():
-        return False
-    kept, asked = vars(load_config(folder / "config.yaml")), dict(vars(config))
-    for name in ("out", "data_root", "view"):
-        del asked[name]
-    of_view = all(kept["view"].get(name) == value for name, value in config.view.items())
-    return of_view and all(value is None or value == kept[name] for name, value in asked.items())
 
 
 def _measure(module: SelfSupervised, data: ImageData, neighbours: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from kvicreg.evaluation.fairness import read_groups
 from kvicreg.methods import METHODS, Method, Supervised
 from kvicreg.models import Projector, build_encoder
 from kvicreg.models.storage import load_weights
-from kvicreg.training.config import TrainConfig
+from kvicreg.training.config import TrainConfig, load_config
 
 METHOD_SETTINGS = (
     "temperature", "teacher_temperature", "target_momentum", "queue", "prototypes", "frozen_steps", "predictor_hidden",
@@ -119,6 +120,16 @@ def with_loss_defaults(config: TrainConfig) -> TrainConfig:
     loss = build_loss(config)
     names = [name for name in _settings(type(loss)) if name not in ("kernel", "approximation")]
     return replace(config, **{name: getattr(loss, name) for name in names})
+
+
+def is_run_of(folder: Path, config: TrainConfig) -> bool:
+    """Whether a run folder was made with these settings; what the config leaves open may be anything."""
+    if not (folder / "config.yaml").is_file():
+        return False
+    kept, asked = vars(load_config(folder / "config.yaml")), vars(with_loss_defaults(config))
+    of_view = all(kept["view"].get(name) == value for name, value in config.view.items())
+    elsewhere = ("out", "view", "data_root")
+    return of_view and all(v is None or v == kept[name] for name, v in asked.items() if name not in elsewhere)
 
 
 def _approximation(config: TrainConfig) -> operators.Approximation | None:
