@@ -306,7 +306,7 @@ def spoil_npz(chance: random.Random, path: Path) -> None:
     with np.load(path, allow_pickle=False) as found:
         arrays: dict[str, Any] = {key: found[key] for key in found.files}
     key = chance.choice(sorted(arrays))
-    value = arrays.pop(key)
+    value = np.atleast_1d(arrays.pop(key))
     others = [
         None,
         value[:0],
