@@ -13,6 +13,9 @@ import numpy as np
 
 from kvicreg.storage import read_arrays, read_yaml, without_home
 
+# the arrays of a map, and their dimensions
+MAP = {"points": 2, "labels": 1, "thumbnails": 4, "neighbours": 2, "pixel_neighbours": 2}
+
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -39,7 +42,7 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
     if not (path / "config.yaml").is_file():
         raise ValueError(f"{path} is not a run folder: it has no config.yaml (kvicreg train writes one)")
     metrics, warnings = _metrics(path / "metrics.csv")
-    spectra = _arrays(path / "spectrum.npz", ("epochs", "eigenvalues"))
+    spectra = _arrays(path / "spectrum.npz", {"epochs": 1, "eigenvalues": 2})
     # what is read here is shown: a page is meant to be passed on, and says nothing of home folders
     return RunRecord(
         path=path,
@@ -51,7 +54,7 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
         eigenvalues=None if spectra is None else spectra["eigenvalues"],
         results=_json(path / "results.json") if (path / "results.json").exists() else None,
         transfers=[_json(file) for file in sorted(path.glob("results-on-*.json"))],
-        map=_arrays(path / "evaluation" / "map.npz", ("points", "labels", "thumbnails", "neighbours")),
+        map=_arrays(path / "evaluation" / "map.npz", MAP),
         selection=_selection(path / "selection.json"),
     )
 
@@ -108,11 +111,17 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _arrays(path: Path, needed: tuple[str, ...]) -> dict[str, np.ndarray] | None:
+def _arrays(path: Path, needed: dict[str, int]) -> dict[str, np.ndarray] | None:
     if not path.is_file():
         return None
     found = read_arrays(path)
     missing = [key for key in needed if key not in found]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by kvicreg")
+    count = len(np.atleast_1d(found[next(iter(needed))]))
+    for key, dimensions in needed.items():
+        value = found[key]
+        if value.dtype.kind not in "biuf" or value.ndim != dimensions or len(value) != count:
+            shape = f"{value.dtype} {value.shape}"
+            raise ValueError(f"{path} is damaged: {key} should be {dimensions}-dimensional numbers, got {shape}")
     return found if all(len(found[key]) for key in needed) else None

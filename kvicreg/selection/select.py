@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -174,8 +175,9 @@ def _run(study: Plan, board: Board, unit: Unit, trial: int, data: ImageData) -> 
     except BlockingIOError:  # another process still holds the run folder
         board.give_back(trial)
         time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:
-        board.give_back(trial)
+    except (KeyboardInterrupt, OSError):  # a full disk, say: the machine's, and no fault of the candidate
+        with suppress(OSError):
+            board.give_back(trial)
         raise
     except Exception as error:  # whatever it is, it is this candidate's
         board.failed(trial, f"{type(error).__name__}: {error}")

@@ -39,6 +39,10 @@ class StepGuard(pl.Callback):
         self.batch: Any = None
         self.waiting: _Seen | None = None
         self.sentence: str | None = None
+        self.started = False  # before that, a checkpoint is being read
+
+    def on_train_start(self, *_: Any) -> None:
+        self.started = True
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: Any, batch: Any, batch_idx: int) -> None:
         self.batch = batch

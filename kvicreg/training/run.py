@@ -21,9 +21,9 @@ from kvicreg.models import save_encoder
 from kvicreg.storage import LOCK, working_on, write_atomically
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_data, build_groups, build_method, build_views, resolve
-from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints
+from kvicreg.training.checkpoint import ADVICE, AtomicCheckpointIO, Checkpoints
 from kvicreg.training.config import TrainConfig, dump_config
-from kvicreg.training.faults import Companions, clear_errors, strategy_of
+from kvicreg.training.faults import Companions, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
@@ -96,6 +96,11 @@ def train(
             trainer.fit(module, ckpt_path=last if resume and last.is_file() else None)
         except NotFiniteViews as error:
             raise NotFinite(guard.sentence or str(error)) from error
+        except (LookupError, AttributeError, TypeError, RuntimeError) as error:
+            if not resume or guard.started or is_out_of_memory(error) or is_lost_process(error):
+                raise
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"{last} does not fit this run ({type(error).__name__}: {reason}); {ADVICE}") from error
         if trainer.is_global_zero:
             save_encoder(
                 method.encoder,

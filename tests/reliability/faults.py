@@ -60,7 +60,7 @@ def one_kill(name: str, chance: random.Random, reference: Reference) -> tuple[in
     folder = Path(tempfile.mkdtemp(dir=reference.work))
     log, hits = folder.with_suffix(".log"), 0
     try:
-        for attempt in range(chance.choice((1, 1, 2, 3))):
+        for attempt in range(min(operation.kills, chance.choice((1, 1, 2, 3)))):
             make = operation.again if attempt else operation.start
             pid = in_child(make(folder, reference.base), log)
             _wait_for_the_moment(operation, folder, chance, reference.seconds[name])

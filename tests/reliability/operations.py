@@ -41,12 +41,14 @@ class Operation:
         again: the command line that takes it up after an interruption.
         same: whether the result in a folder equals the one in another.
         writes: a pattern of the temporary file to wait for before the kill; None for any moment.
+        kills: at most so many in a row; a study gives a candidate up that has died three times.
     """
 
     start: Callable[[Path, Path], list[str]]
     again: Callable[[Path, Path], list[str]]
     same: Callable[[Path, Path], bool]
     writes: str | None = None
+    kills: int = 3
 
 
 def _train(folder: Path, base: Path) -> list[str]:
@@ -85,6 +87,17 @@ def _fetch(folder: Path, base: Path) -> list[str]:
     return ["data", "get", "fetched", f"--root={folder}"]
 
 
+def _study(folder: Path, base: Path) -> list[str]:
+    shared = ["--image-size=16", *(word for word in SMALL if not word.startswith("--probe"))]
+    choice = ["--candidates", "linear", "rbf", "--budget=12steps", f"--out={folder}/study"]
+    return ["select", "--data", f"{base}/images", *shared, *choice, "--epochs=2"]
+
+
+def _study_again(folder: Path, base: Path) -> list[str]:
+    there = (folder / "study" / "study.yaml").is_file()
+    return ["select", f"--resume={folder}/study"] if there else _study(folder, base)
+
+
 def _borrow_run(folder: Path, base: Path) -> None:
     if not (folder / "run").exists():
         shutil.copytree(base / "run", folder / "run", ignore=shutil.ignore_patterns("*.ckpt", "tensorboard"))
@@ -99,6 +112,11 @@ def same_weights(one: Path, two: Path) -> bool:
         if a.keys() != b.keys() or not all(a[key].equal(b[key]) for key in a):
             return False
     return rows[0] == rows[1]
+
+
+def same_choice(one: Path, two: Path) -> bool:
+    found = [(folder / "study" / "selection.json").read_text().replace(str(folder), "") for folder in (one, two)]
+    return found[0] == found[1]
 
 
 def same_results(one: Path, two: Path) -> bool:
@@ -131,6 +149,7 @@ OPERATIONS = {
     "data fetch": Operation(_fetch, _fetch, same_files),
     "evaluate": Operation(_evaluate, _evaluate, same_results),
     "report": Operation(_report, _report, same_page),
+    "study": Operation(_study, _study_again, same_choice, kills=2),
     "embed": Operation(_embed, _embed, same_embeddings),
 }
 

@@ -147,7 +147,7 @@ def test_evaluation_waits_for_nobody_and_tells_who_works_there(make_run, tmp_pat
     assert f"is in use by kvicreg evaluate, process {os.getpid()}" in done.stderr
 
 
-@pytest.mark.parametrize("damage", ["cut", "zeros", "other", "list"])
+@pytest.mark.parametrize("damage", ["cut", "zeros", "other", "list", "type", "shape"])
 def test_a_damaged_checkpoint_is_named(tiny_config, tiny_data, tmp_path, damage):
     train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
@@ -156,9 +156,13 @@ def test_a_damaged_checkpoint_is_named(tiny_config, tiny_data, tmp_path, damage)
         last.write_bytes(content[: len(content) // 2])
     elif damage == "zeros":
         last.write_bytes(bytes(len(content)))
+    elif damage in ("type", "shape"):
+        whole = torch.load(last, weights_only=True)
+        whole["state_dict"] = -1 if damage == "type" else {key: value[:0] for key, value in whole["state_dict"].items()}
+        torch.save(whole, last)
     else:
         torch.save({"weights": torch.ones(2)} if damage == "other" else [1, 2], last)
-    with pytest.raises(ValueError, match=r"last\.ckpt.*(damaged|not written by).*best\.ckpt"):
+    with pytest.raises(ValueError, match=r"last\.ckpt.*(damaged|not written by|does not fit).*best\.ckpt"):
         train(tiny_config, data=tiny_data, quiet=True, resume=True)
 
 
