@@ -22,6 +22,7 @@ from kvicreg.operators.eigenvalues import repeated_decompositions
 BLOCK = 64
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic")
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+LARGEST = {"polynomial": 1e4}  # its square is compared with squares of its square: beyond, float32 ends
 PATTERNS = (
     "normal", "constant", "zero", "duplicated", "two points", "one-hot", "rank one", "outlier", "one column",
     "far from the origin", "geometric", "equal views", "opposite views",
@@ -79,7 +80,7 @@ def draw_views(settings: dict[str, Any], count: int) -> tuple[Tensor, list[str]]
             case[1] = -case[0]
     scales = 10.0 ** (12 * torch.rand(count, 1, 1, 1, generator=generator, dtype=torch.float64) - 6)
     kind = TYPES[settings["type"]]
-    largest = min(torch.finfo(kind).max, 1e6)
+    largest = min(torch.finfo(kind).max, LARGEST.get(settings["kernel"], 1e6))
     return (z * scales).clamp(-largest, largest).to(kind).float(), patterns
 
 
