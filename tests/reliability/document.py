@@ -114,9 +114,10 @@ def _numbers_text(found: dict[str, Any]) -> str:
 Embeddings of scale 1e-6 to 1e6 that are constant, duplicated, one-hot, of rank one, with outliers and so on, in batches
 from 2: not finite in terms or gradients were {found["not_finite"]:,} of {found["batches"]:,}. In
 {found["beyond_the_range_of_float32"]:,} more the true value, by float64, is beyond what float32 can hold. The
-polynomial kernel is tried up to 1e4: the squares of its squares leave float32 soon after, and a training that gets there stops at
-that step and says so (`kvicreg replay`). Eigensolvers that stopped a step: {found["eigensolves_that_stopped"]};
-repeated in float64: {found["eigensolves_repeated"]}. Most batches were computed many at a time (`torch.vmap`),
+polynomial kernel is tried up to 1e4: the squares of its squares leave float32 soon after, and a training that gets
+there stops at that step and says so (`kvicreg replay`). Eigensolvers that stopped a
+step: {found["eigensolves_that_stopped"]}; repeated in float64: {found["eigensolves_repeated"]}.
+Most batches were computed many at a time (`torch.vmap`),
 {found["computed_as_training_does"]:,} of them also one by one under autocast, as training does.
 
 | of these | batches |
