@@ -78,7 +78,7 @@ def eigenvalues(job: Job) -> list[Row]:
         figure.subplots_adjust(left=0.05, right=0.99, top=0.74, bottom=0.11, wspace=0.08)
         for axes, row in zip(panels, trained, strict=True):
             cell = next(c for c in cells if c.labels["name"] == row["name"])
-            with np.load(job.runs / cell.name / "spectrum.npz") as kept:
+            with np.load(job.runs / cell.name / "spectrum.npz", allow_pickle=False) as kept:
                 epochs, values = kept["epochs"], kept["eigenvalues"]
             shares = values / values.sum(1, keepdims=True)
             for number in range(min(SHOWN, shares.shape[1])):
