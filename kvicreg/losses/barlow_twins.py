@@ -20,7 +20,7 @@ __all__ = ["BarlowTerms", "BarlowTwinsLoss", "KernelBarlowTwinsLoss", "barlow_tw
 
 Basis = Literal["free", "coordinates"]
 
-DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.3, "coordinates": 0.0051}
+DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.1, "coordinates": 0.0051}
 
 
 class BarlowTerms(NamedTuple):

@@ -80,7 +80,7 @@ class KernelSimCLRLoss(nn.Module):
     def __init__(
         self,
         kernel: str | Kernel = "rbf",
-        temperature: float = 0.1,
+        temperature: float = 0.2,
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
@@ -110,7 +110,7 @@ def kernel_simclr(
     z2: Tensor,
     *,
     kernel: Kernel,
-    temperature: float = 0.1,
+    temperature: float = 0.2,
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> Tensor:

@@ -71,6 +71,11 @@ FAMILIES: dict[str, tuple[dict[str, Any], list[Variation]]] = {
         {"method": "barlow-twins"},
         _one("redundancy weight", "redundancy_weight", (0.0051, 0.02, 0.1)),
     ),
+    "kernel-simclr": ({"method": "kernel-simclr"}, _one("temperature", "temperature", (0.05, 0.1, 0.2, 0.5))),
+    "kernel-barlow-twins": (
+        {"method": "kernel-barlow-twins"},
+        _one("redundancy weight", "redundancy_weight", (0.1, 0.3, 1.0)),
+    ),
     "ssl-hsic": ({"method": "ssl-hsic"}, _one("spread weight", "spread_weight", (1.0, 3.0, 10.0))),
 }
 """Settings of each, and what is varied of it; the default itself is run too."""
