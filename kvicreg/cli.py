@@ -446,7 +446,7 @@ def summary(command: Callable[..., str | None]) -> str:
 def overview(prefix: str = "") -> str:
     """The help page of `kvicreg`, or of a group of commands such as `data`."""
     names = [name for name in COMMANDS if name.startswith(f"{prefix} ".lstrip())]
-    lines = [f"  {name:<14} {summary(COMMANDS[name])}" for name in names]
+    lines = [f"  {name:<{max(map(len, names))}}  {summary(COMMANDS[name])}" for name in names]
     example = f"kvicreg {names[0]} --help" if prefix else "kvicreg train --data mnist --kernel laplacian"
     return "\n".join(
         [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ def umap(job: Job) -> list[Row]:
         "linear kernel": {"kernel": "linear"},
         "Laplacian kernel": {"kernel": "laplacian"},
     }
-    cells, rows = _cells(job, models, "figure-umap")
+    cells, rows = _cells(job, models)
+    _write(job, "figure-umap", rows)
     trained = [row for row in rows if "name" in row and "probe" in row]
     if not trained:
         return rows
@@ -63,8 +65,10 @@ def eigenvalues(job: Job) -> list[Row]:
     """Write ``figure-eigenvalues``: the leading eigenvalues of the centred operator after every epoch."""
     models: dict[str, dict[str, Any]] = {"VICReg": {"method": "vicreg"}}
     models |= {kernel: {"kernel": kernel} for kernel in ("linear", "rbf", "laplacian", "rq")}
-    cells, rows = _cells(job, models, "figure-eigenvalues")
+    cells, rows = _cells(job, models)
     trained = [row for row in rows if "name" in row and "probe" in row]
+    shares = {row["name"]: _shares(job, cells, row) for row in trained}
+    _write(job, "figure-eigenvalues", rows, shares_after_each_epoch={n: v.round(5).tolist() for n, v in shares.items()})
     if not trained:
         return rows
     with styled(job.out / "figure-eigenvalues", 16, 5.8) as figure:
@@ -77,12 +81,9 @@ def eigenvalues(job: Job) -> list[Row]:
         panels = np.atleast_1d(figure.subplots(1, len(trained), sharey=True))
         figure.subplots_adjust(left=0.05, right=0.99, top=0.74, bottom=0.11, wspace=0.08)
         for axes, row in zip(panels, trained, strict=True):
-            cell = next(c for c in cells if c.labels["name"] == row["name"])
-            with np.load(job.runs / cell.name / "spectrum.npz", allow_pickle=False) as kept:
-                epochs, values = kept["epochs"], kept["eigenvalues"]
-            shares = values / values.sum(1, keepdims=True)
-            for number in range(min(SHOWN, shares.shape[1])):
-                axes.plot(epochs, 100 * shares[:, number], color=_shade(number), linewidth=1.8)
+            epochs = np.arange(1, len(shares[row["name"]]) + 1)
+            for number, values in enumerate(shares[row["name"]].T):
+                axes.plot(epochs, 100 * values, color=_shade(number), linewidth=1.8)
             axes.set(xlabel="epoch", yscale="log", xticks=epochs[:: max(1, len(epochs) // 6)])
             axes.set_title(f"{row['name']}\nprobe {row['probe']:.1%}, effective rank {row['effective_rank']:.0f}")
             axes.grid(axis="y", alpha=0.25)
@@ -91,20 +92,32 @@ def eigenvalues(job: Job) -> list[Row]:
     return rows
 
 
+def _shares(job: Job, cells: Sequence[Cell], row: Row) -> np.ndarray:
+    """The leading eigenvalues over their sum (epochs, SHOWN), as training recorded them."""
+    cell = next(c for c in cells if c.labels["name"] == row["name"])
+    with np.load(job.runs / cell.name / "spectrum.npz", allow_pickle=False) as kept:
+        values = kept["eigenvalues"]
+    found: np.ndarray = (values / values.sum(1, keepdims=True))[:, :SHOWN]
+    return found
+
+
 def _shade(number: int) -> Any:
     from matplotlib import colormaps
 
     return colormaps["cividis"](0.9 * number / max(1, SHOWN - 1))
 
 
-def _cells(job: Job, models: dict[str, dict[str, Any]], stem: str) -> tuple[list[Cell], list[Row]]:
-    """A cell of the first seed for each model, trained and measured, with the table of them written."""
-    missing = job.missing(["mnist"])
+def _cells(job: Job, models: dict[str, dict[str, Any]]) -> tuple[list[Cell], list[Row]]:
+    """A cell of the first seed for each model, trained and measured."""
     cells = [job.cell({"name": name}, data="mnist", seed=job.seeds[0], **own) for name, own in models.items()]
-    rows = [] if missing else job.rows(cells)
-    text = f"{tables.summary(rows)}\n\n{tables.note(rows)}\n" if rows else "\n".join([*missing.values(), ""])
-    job.write(stem, rows, text, missing=missing)
-    return cells, rows
+    return cells, ([] if job.missing(["mnist"]) else job.rows(cells))
+
+
+def _write(job: Job, stem: str, rows: Sequence[Row], **about: Any) -> None:
+    text = (
+        f"{tables.summary(rows)}\n\n{tables.note(rows)}\n" if rows else "MNIST is not there: kvicreg data get mnist\n"
+    )
+    job.write(stem, rows, text, **about)
 
 
 def _map(folder: Path, cell: Cell, job: Job) -> dict[str, Any]:

@@ -14,7 +14,15 @@ OPENING = """# Results
 
 Every number here is from a file in [results](results) that a command of this package wrote; this page is written by
 `kvicreg reproduce page`. A file's JSON holds the settings of the run behind each number: those that all rows share
-under `shared`, the others beside the row. Runs are resumable and can be shared among machines with `--part`.
+under `shared`, the others beside the row.
+
+    kvicreg reproduce all --budget smoke                          # everything in small, on made-up images
+    kvicreg reproduce table2 --part 1/2 --out docs/results        # one table; half of its runs
+    kvicreg reproduce proof --study docs/results/study.json
+
+Budgets: *smoke* tries the commands in a minute, *small* is two cores and some hours, *full* is the paper's setting by
+the shipped recipes, for GPUs. Each number is of a run folder like any other; finished runs are skipped, those cut short
+are resumed, and machines that share the folder share the work with `--part`.
 """
 SECTIONS: dict[str, tuple[str, str]] = {
     "proof": (

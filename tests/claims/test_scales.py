@@ -1,0 +1,90 @@
+"""How large the three terms of Kernel VICReg can get, as docs/parametrization.md derives it.
+
+Embeddings with a known spectrum: rows of an orthonormal basis without the constant, through the linear kernel.
+
+1. As printed, with a bounded kernel, the variance term moves by t^2 - (t - 1/sqrt(b - 1))^2 between collapse and the
+   flattest spectrum there can be, and by less between any others.
+2. Scaled, a flat spectrum reads (t - 1)^2 and, with the diagonal, 1; a line reads (1 - 1/r) t^2 and sqrt(r): for every
+   width, scale and batch size.
+3. Scaled, above all deviations the variance term is t^2 + 1 - 2 t mean(s).
+4. Scaled, without the diagonal a flat spectrum of rank r reads sqrt(1 - r/b).
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import helmert
+
+from kvicreg import KernelVICRegLoss, kernels
+
+SHAPES = [(16, 4), (64, 8), (64, 40), (65, 64)]
+
+
+def flat(b: int, p: int, scale: float = 1.0) -> torch.Tensor:
+    """Centred embeddings (b, p) whose covariance is a multiple of the identity."""
+    return torch.from_numpy(scale * math.sqrt(b) * helmert(b)[:p].T)
+
+
+def line(b: int, p: int, scale: float = 1.0) -> torch.Tensor:
+    """Centred embeddings on one line."""
+    along = np.where(np.arange(b) % 2 == 0, 1.0, -1.0) if b % 2 == 0 else helmert(b)[-1]
+    return torch.from_numpy(scale * np.outer(along, np.ones(p)))
+
+
+def terms(z, **options):
+    """Invariance, variance and covariance of one view, the other being the same."""
+    found = KernelVICRegLoss(kernels.Linear(), eps=0.0, **options).terms(z, z)
+    return float(found.invariance), float(found.variance) / 2, float(found.covariance) / 2
+
+
+@pytest.mark.parametrize("b", [8, 64, 256])
+def test_the_printed_variance_moves_by_two_over_the_root_of_the_batch_size(b):  # claim 1
+    def variance(z, gamma):
+        found = KernelVICRegLoss(kernels.RBF(gamma), "paper", threshold=1.0, eps=0.0).terms(z, z)
+        return float(found.variance) / 2
+
+    apart, together = 100 * torch.eye(b, dtype=torch.float64), torch.zeros(b, b, dtype=torch.float64)
+    deviation = 1 / math.sqrt(b)  # of b - 1 directions: K = I, so that C = H / b
+    expected = ((b - 1) * (1 - deviation) ** 2 + 1) / b
+    assert variance(apart, 1.0) == pytest.approx(expected, rel=1e-6)
+    assert variance(together, 1.0) == pytest.approx(1, abs=1e-6)
+    assert 1 - expected == pytest.approx(2 / math.sqrt(b), rel=2 / math.sqrt(b))
+    assert 1 - expected <= 1 - (1 - 1 / math.sqrt(b - 1)) ** 2
+    generator = torch.Generator().manual_seed(0)
+    for gamma in (0.01, 0.1, 1.0):
+        assert expected < variance(torch.randn(b, 4, generator=generator).double(), gamma) < 1
+
+
+@pytest.mark.parametrize("scale", [1e-2, 1.0, 1e2])
+@pytest.mark.parametrize(("b", "p"), SHAPES)
+def test_scaled_terms_of_a_flat_spectrum_and_of_a_line(b, p, scale):  # claim 2
+    r = min(b - 1, p)
+    for t in (1.0, 1.5):
+        invariance, variance, covariance = terms(flat(b, p, scale), threshold=t, include_diagonal=True)
+        assert (invariance, variance) == pytest.approx((0, (t - 1) ** 2), abs=1e-6)
+        assert covariance == pytest.approx(1, rel=1e-6)
+        threshold = min(t, math.sqrt(r))
+        _, variance, covariance = terms(line(b, p, scale), threshold=threshold, include_diagonal=True)
+        assert variance == pytest.approx((1 - 1 / r) * threshold**2, rel=1e-5)
+        assert covariance == pytest.approx(math.sqrt(r), rel=1e-6)
+
+
+def test_above_all_deviations_the_variance_measures_their_mean():  # claim 3
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(50, 6)) * np.array([3, 2, 1, 1, 0.5, 0.1])
+    values = np.linalg.eigvalsh(np.cov(z.T, bias=True))
+    s = np.sqrt(6 * values / values.sum())
+    _, variance, _ = terms(torch.from_numpy(z), threshold=3.0)
+    assert s.max() < 3
+    assert variance == pytest.approx(9 + 1 - 6 * s.mean(), rel=1e-9)
+
+
+@pytest.mark.parametrize("b", [16, 64])
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_without_the_diagonal_a_flat_spectrum_depends_on_rank_over_batch_size(b, share):  # claim 4
+    r = int(share * b)
+    angle = 2 * np.pi * np.outer(np.arange(b), np.arange(1, r // 2 + 1)) / b  # rows of the same length
+    z = torch.from_numpy(np.concatenate([np.cos(angle), np.sin(angle)], 1))
+    assert terms(z, threshold=1.0)[2] == pytest.approx(math.sqrt(1 - r / b), rel=1e-6)
