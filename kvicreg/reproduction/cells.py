@@ -86,7 +86,11 @@ def run_cells(
     todo = [cell for cell in mine if finished(cell, runs, on) is None]
     started = time.perf_counter()
     for number, cell in enumerate(todo, 1):
-        row = _run(cell, runs, on)
+        try:
+            row = _run(cell, runs, on)
+        except BlockingIOError as error:  # another command wants the same run, and has it
+            say(f"{number}/{len(todo)} {cell.name} is left to another process: {error}")
+            continue
         scores = row.get("failed") or ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
         left = (time.perf_counter() - started) / number * (len(todo) - number) / 60
         told = ", ".join(f"{value}" for value in cell.labels.values() if isinstance(value, str | int | float) and value)
@@ -183,8 +187,9 @@ def _training(folder: Path) -> dict[str, Any]:
     steps = [int(row["step"]) for row in epochs]
     images = [(now - before) * config.batch_size * config.accumulate for before, now in pairwise([0, *steps])]
     seconds = sum(count / float(row["images_per_second"]) for count, row in zip(images, epochs, strict=True))
-    rank, bound = (float(epochs[-1][name]) for name in ("effective_rank", "effective_rank_bound"))
-    return {"effective_rank": rank, "effective_rank_share": rank / bound, "seconds": round(seconds, 1)}
+    rank, bound = (float(epochs[-1][name] or 0) for name in ("effective_rank", "effective_rank_bound"))
+    share = rank / bound if bound else 0.0  # 0 where it could not be measured: no spectrum has that
+    return {"effective_rank": rank, "effective_rank_share": share, "seconds": round(seconds, 1)}
 
 
 def _measure(

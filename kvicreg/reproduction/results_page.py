@@ -23,6 +23,9 @@ under `shared`, the others beside the row.
 Budgets: *smoke* tries the commands in a minute, *small* is two cores and some hours, *full* is the paper's setting by
 the shipped recipes, for GPUs. Each number is of a run folder like any other; finished runs are skipped, those cut short
 are resumed, and machines that share the folder share the work with `--part`.
+
+Elsewhere: [the study of the settings](parametrization.md), [choosing without labels](selection.md),
+[groups](fairness.md), [what the loss costs](scaling.md), [reliability](reliability.md).
 """
 SECTIONS: dict[str, tuple[str, str]] = {
     "proof": (

@@ -118,6 +118,22 @@ def test_a_setting_that_came_later_does_not_undo_a_cell_that_leaves_it_alone(tmp
     assert cells.finished(replace(cell, config=replace(TINY, clip=1.0)), tmp_path, "validation") is None
 
 
+def test_a_cell_that_another_process_works_on_is_left_to_it(tmp_path, monkeypatch):
+    real = cells.train
+
+    def busy(config, **more):
+        if config.seed == 0:
+            raise BlockingIOError("in use by kvicreg train, process 1")
+        return real(config, **more)
+
+    monkeypatch.setattr(cells, "train", busy)
+    said = []
+    both = [Cell(f"seed-{seed}", replace(TINY, seed=seed), probe_images=100) for seed in (0, 1)]
+    rows = run_cells(both, tmp_path, on="validation", say=said.append)
+    assert [row["seed"] for row in rows] == [1]
+    assert "seed-0 is left to another process: in use by" in said[0]
+
+
 def test_training_that_is_not_finite_is_a_result(tmp_path, monkeypatch):
     def diverge(config, **_):
         config.folder.mkdir()
