@@ -75,7 +75,7 @@ def advise_on_run(run: Path) -> list[str]:
     said: list[str] = []
     selection = run / "selection.json"
     if selection.is_file():
-        with suppress(ValueError):  # a damaged file is told by the page
+        with suppress(ValueError, AttributeError, TypeError):  # a damaged file is told by the page
             said += json.loads(selection.read_text()).get("advice", [])
     metrics = run / "metrics.csv"
     rows = []
@@ -83,7 +83,8 @@ def advise_on_run(run: Path) -> list[str]:
         with metrics.open(newline="") as file:
             rows = list(csv.DictReader(file))
     if rows:
-        said += _of_record(rows)
+        with suppress(ValueError, AttributeError, TypeError, IndexError):
+            said += _of_record(rows)
     if not selection.is_file():
         said.append("One run says nothing about other kernels: kvicreg select compares them on these images.")
     return said

@@ -1,0 +1,104 @@
+"""What the suites have found, kept found: a test for each defect that has no better place."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from kvicreg import KernelVICRegLoss, load_encoder, operators
+from kvicreg.cli import UNEXPECTED, main
+from kvicreg.report.page import write_report
+from kvicreg.selection.advice import advise_on_run
+from kvicreg.training.config import TrainConfig, from_dict
+from kvicreg.training.embed import embed
+
+
+def test_random_features_take_any_seed_that_a_run_may_have():
+    criterion = KernelVICRegLoss("rbf", approximation=operators.RandomFourier(features=4, seed=2**31 - 1))
+    assert criterion(torch.randn(4, 3), torch.randn(4, 3)).isfinite()
+
+
+@pytest.mark.parametrize("parametrization", ["scaled", "paper"])
+@pytest.mark.parametrize("approximation", [None, operators.Nystrom(landmarks=4)])
+def test_the_polynomial_kernels_norm_does_not_overflow_where_its_square_does(parametrization, approximation):
+    z = (1e5 * torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    terms = KernelVICRegLoss("polynomial", parametrization, approximation=approximation).terms(z[0], z[1])
+    exact = KernelVICRegLoss("polynomial", parametrization, approximation=approximation).terms(*z.detach().double())
+    torch.testing.assert_close(terms.covariance.double(), exact.covariance, rtol=1e-3, atol=1e-6)
+    (gradient,) = torch.autograd.grad(terms.covariance, z)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"seed": -1}, {"seed": 2**31}, {"learning_rate": "inf"}, {"view": {"blur": "nan"}}]
+)
+def test_settings_beyond_reason_are_told(settings):
+    with pytest.raises(ValueError, match=next(iter(settings)) + "|blur"):
+        from_dict(settings)
+    assert TrainConfig(seed=2**31 - 1).seed > 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"image_size": 1}, {"image_size": 10**30}, {"mean": [0.1, 0.2]}, {"mean": None}, {"feature_dim": 3},
+     {"architecture": {}}, {"architecture": "resnet18"}, {"std": ["x"]}],
+)  # fmt: skip
+def test_an_encoder_whose_description_disagrees_with_itself_is_refused(make_run, tmp_path, change):
+    run = make_run(tmp_path / "run")
+    description = json.loads((run / "encoder.json").read_text())
+    (run / "encoder.json").write_text(json.dumps(description | change))
+    with pytest.raises(ValueError, match=r"encoder\.json is damaged"):
+        load_encoder(run)
+
+
+def test_damaged_weights_are_told(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    path = run / "encoder.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match=r"encoder\.safetensors is damaged"):
+        load_encoder(run)
+
+
+@pytest.mark.parametrize("value", [np.array(3.0), np.zeros((2, 2, 2)), np.array(["a", "b"]), np.zeros((1, 4))])
+def test_spectra_of_another_shape_are_told(make_run, tmp_path, value):
+    run = make_run(tmp_path / "run")
+    np.savez(run / "spectrum.npz", epochs=np.arange(4), eigenvalues=value)
+    with pytest.raises(ValueError, match=r"spectrum\.npz is damaged: eigenvalues"):
+        write_report([run])
+
+
+def test_advice_passes_over_a_damaged_record(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    with (run / "metrics.csv").open("a") as file:
+        file.write(",".join(["x"] * 40) + "\n")
+    (run / "selection.json").write_text("[1]")
+    assert advise_on_run(run) == []
+
+
+def test_an_unexpected_error_says_that_it_is_ours(monkeypatch, capsys, tmp_path):
+    def broken(*_, **__):
+        raise KeyError("oops")
+
+    monkeypatch.setattr("kvicreg.training.embed.embed", broken)
+    assert main(["embed", str(tmp_path), str(tmp_path)]) == 1
+    assert UNEXPECTED in capsys.readouterr().err
+
+
+def test_a_failed_embedding_leaves_nothing_behind(make_run, tmp_path, monkeypatch):
+    run, out = make_run(tmp_path / "run"), tmp_path / "out"
+    monkeypatch.setattr("kvicreg.training.embed._labels", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        embed(run, "digits", out / "e.npz", workers=0)
+    assert os.listdir(out) == []
+
+
+def test_makers_of_bad_input_are_functions_of_their_address(tmp_path):
+    from tests.reliability.inputs import image_bytes, spoil
+
+    made = [spoil(random.Random("1/2"), image_bytes(random.Random("1/2"))) for _ in range(2)]
+    assert made[0] == made[1]
