@@ -90,9 +90,9 @@ def _panel(axes: Axes, trained: Sequence[Row], factor: str) -> None:
         else:
             continue
         points.setdefault(row["family"], {}).setdefault(value, []).append(100 * row["probe"])
-    values = {value for found in points.values() for value in found}
+    values = dict.fromkeys(value for found in points.values() for value in found)  # in the order they were declared
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    order = sorted(values) if numbers else sorted(values, key=lambda v: (v not in usual.values(), str(v)))
+    order = sorted(values) if numbers else sorted(values, key=lambda v: v not in usual.values())
     place = {value: x for x, value in enumerate(order)}
     for number, (family, found) in enumerate(points.items()):
         at = sorted(found, key=lambda value: place[value])
