@@ -40,7 +40,7 @@ nightly: $(STAMP)
 	$(BIN)/python -m tests.reliability.document && test -z "$$failed"
 
 audit: $(STAMP)
-	@$(BIN)/python -m pip install -qq -c constraints.txt pip-audit && $(BIN)/python -m pip_audit --local --skip-editable
+	@$(BIN)/python -m pip install -qq -c constraints.txt pip-audit && $(BIN)/python -m pip_audit --strict --local --skip-editable
 
 clean:
 	rm -rf $(VENV) dist runs
