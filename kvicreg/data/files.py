@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.data.addresses import hashes
-from kvicreg.data.images import ImageData
+from kvicreg.data.images import ImageData, PathList
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -78,7 +78,7 @@ class FileData(ImageData):
         channels: 3, or 1 for luma.
     """
 
-    paths: list[Path]
+    paths: PathList
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class FileData(ImageData):
             raise ValueError(f"{name}: there is no image in it")
         if channels not in (1, 3):
             raise ValueError(f"channels: expected 1 or 3, got {channels}")
-        self.paths, self.labels, self.class_names = list(paths), labels, class_names
+        self.paths, self.labels, self.class_names = PathList(paths), labels, class_names
         self.name, self.split = name, split
         size = common_size(self.paths) if size is None else size
         self.shape = (channels, size, size)
@@ -131,7 +131,7 @@ class FileData(ImageData):
     def subset(self, indices: Tensor | Sequence[int]) -> FileData:
         indices = torch.as_tensor(indices)
         return FileData(
-            [self.paths[i] for i in indices.tolist()],
+            PathList(self.paths.texts[i] for i in indices.tolist()),
             self.labels_of(indices),
             name=self.name,
             split=self.split,

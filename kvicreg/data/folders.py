@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kvicreg.data.images import PathList
+
 EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 SPLIT_FOLDERS = {
     "train": ("train", "training"),
@@ -21,14 +23,15 @@ SPLIT_FOLDERS = {
 class Listing(NamedTuple):
     """Files, their labels and the labels' names (None where there are none)."""
 
-    paths: list[Path]
+    paths: Sequence[Path]
     labels: Tensor | None
     class_names: list[str] | None
 
 
-def images_below(folder: Path) -> list[Path]:
+def images_below(folder: Path) -> PathList:
     """Every image file below `folder`, sorted; hidden files and folders are left out, links are followed once."""
-    found, seen = [], set()
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         place = os.stat(parent)
@@ -36,8 +39,8 @@ def images_below(folder: Path) -> list[Path]:
             folders[:] = []
             continue
         seen.add((place.st_dev, place.st_ino))
-        found += [Path(parent, f) for f in files if not f.startswith(".") and Path(f).suffix.lower() in EXTENSIONS]
-    return sorted(found)
+        found += [os.path.join(parent, f) for f in files if not f.startswith(".") and _is_image_name(f)]
+    return PathList(sorted(found, key=lambda text: text.replace(os.sep, "\0")))  # folder by folder, as `Path` sorts
 
 
 def split_folder(folder: Path, split: str) -> Path:
@@ -70,8 +73,8 @@ def list_folder(folder: Path, split: str, classes: Sequence[str] | None = None) 
         paths = images_below(place)
         labels, names = None, None
     else:
-        members = [images_below(place / name) if (place / name).is_dir() else [] for name in classes]
-        paths = [path for files in members for path in files]
+        members = [images_below(place / name) if (place / name).is_dir() else PathList([]) for name in classes]
+        paths = PathList(text for files in members for text in files.texts)
         labels = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([len(files) for files in members]))
         names = list(classes)
     if not paths:
@@ -139,7 +142,7 @@ def _is_image(path: Path) -> bool:
 
 
 def _is_image_name(name: str) -> bool:
-    return Path(name).suffix.lower() in EXTENSIONS
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
 
 
 def _lines(path: Path) -> Iterable[str]:

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+
+
+class PathList(Sequence[Path]):
+    """Paths kept as text, for a fraction of the memory that as many `Path` take. An item is a `Path`."""
+
+    texts: list[str]
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        self.texts = paths.texts if isinstance(paths, PathList) else [os.fspath(path) for path in paths]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: Any) -> Any:
+        return PathList(self.texts[index]) if isinstance(index, slice) else Path(self.texts[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class ImageData:
@@ -27,7 +49,7 @@ class ImageData:
     shape: tuple[int, int, int]
     labels: Tensor | None = None
     class_names: list[str] | None = None
-    paths: list[Path] | None = None
+    paths: Sequence[Path] | None = None
 
     def __len__(self) -> int:
         raise NotImplementedError

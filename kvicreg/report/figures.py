@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kvicreg.report.read import RunRecord, read_run
+from kvicreg.report.read import RunRecord, read_run, telling
 from kvicreg.storage import replacing
 
 # Okabe and Ito's colours, the yellow last because it is faint on paper
@@ -47,7 +47,8 @@ def write_figures(path: str | Path, folder: str | Path | None = None) -> list[Pa
                 continue
             folder.mkdir(parents=True, exist_ok=True)
             figure = Figure(figsize=size, layout="constrained")
-            draw(run, figure)
+            with telling(run.name):
+                draw(run, figure)
             for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
                 written.append(folder / f"{name}{suffix}")
                 with replacing(written[-1]) as temporary:

@@ -20,7 +20,7 @@ import numpy as np
 
 from kvicreg.report import tables
 from kvicreg.report.choice import choices
-from kvicreg.report.read import RunRecord, read_run
+from kvicreg.report.read import RunRecord, read_run, telling
 from kvicreg.storage import write_atomically
 
 SECTIONS = {
@@ -61,7 +61,8 @@ def write_report(
     out = default if out is None else Path(out)
     names = [run.name for run in runs]
     said = dict(zip(names, advice or [[] for _ in runs], strict=True))
-    page = render(runs, dict(zip(names, notes or [""] * len(runs), strict=True)), said)
+    with telling(", ".join(names)):
+        page = render(runs, dict(zip(names, notes or [""] * len(runs), strict=True)), said)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, page.encode())
     return out

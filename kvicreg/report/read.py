@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,16 @@ def read_run(path: str | Path, name: str | None = None) -> RunRecord:
         map=_arrays(path / "evaluation" / "map.npz", MAP),
         selection=_selection(path / "selection.json"),
     )
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Files that can be read may still not hold what they should, deep inside: that is told too."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{what}: its results are damaged or of another version ({reason}); evaluate again") from error
 
 
 def _config(path: Path) -> dict[str, Any]:

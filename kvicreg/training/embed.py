@@ -95,7 +95,7 @@ def _write_npz(path: Path, rows: Iterator[Rows], data: ImageData, width: int) ->
             if data.paths is None:
                 _member(archive, "index", "<i8", order.shape, [order.astype("<i8").tobytes()])
             else:  # fixed width: names of a few thousand files at a time
-                kind = f"<U{max((len(str(data.paths[i])) for i in order), default=1)}"
+                kind = f"<U{max((len(str(data.paths[i])) for i in order.tolist()), default=1)}"
                 parts = np.array_split(order, len(order) // 4096 + 1)
                 _member(archive, "paths", kind, order.shape, (np.array(_names(data, p), kind).tobytes() for p in parts))
     return len(order)

@@ -61,6 +61,9 @@ class StepGuard(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         self.check_weights(trainer, module)
 
+    def on_train_end(self, *_: Any) -> None:
+        self.batch = self.waiting = None  # a batch of a worker holds a file open
+
     def on_exception(self, trainer: pl.Trainer, module: Any, exception: BaseException) -> None:
         """A loss refuses embeddings that are not finite: the same fault, a little earlier."""
         if isinstance(exception, NotFiniteViews) and self.batch is not None:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import shutil
@@ -122,6 +123,7 @@ def soak(work: Path, images: Path, rounds: int) -> dict[str, Any]:
         assert main(["train", f"--data={small}", f"--out={work}/soak", *arguments]) == 0
         assert main(["evaluate", f"{work}/soak", "--robustness-images=0", "--map-images=0", "--workers=1"]) == 0
         assert main(["embed", f"{work}/soak", str(small), f"--out={work}/soak.npz", "--workers=1"]) == 0
+        gc.collect()  # what waits to be collected is not lost
         seen.append({"megabytes": round(resident(), 1), **counts()})
     early, late = seen[rounds // 3], seen[-1]
     grown = {key: round(late[key] - early[key], 1) for key in late}

@@ -12,6 +12,7 @@ import torch
 
 from kvicreg import KernelVICRegLoss, load_encoder, operators
 from kvicreg.cli import UNEXPECTED, main
+from kvicreg.data.folders import images_below
 from kvicreg.report.page import write_report
 from kvicreg.selection.advice import advise_on_run
 from kvicreg.training.config import TrainConfig, from_dict
@@ -70,6 +71,25 @@ def test_spectra_of_another_shape_are_told(make_run, tmp_path, value):
     np.savez(run / "spectrum.npz", epochs=np.arange(4), eigenvalues=value)
     with pytest.raises(ValueError, match=r"spectrum\.npz is damaged: eigenvalues"):
         write_report([run])
+
+
+def test_results_that_lack_something_deep_inside_are_told(make_run, tmp_path):
+    run = make_run(tmp_path / "run")
+    subjects = {"encoder": {"linear_probe": {"value": 0.5}}}
+    results = {"format": 1, "subjects": subjects, "data": {"name": "x"}, "verdict": "", "diagnostics": {}}
+    (run / "results.json").write_text(json.dumps(results))
+    with pytest.raises(ValueError, match=r"run: its results are damaged .*evaluate again"):
+        write_report([run])
+
+
+def test_paths_are_kept_as_text_in_the_order_of_paths(tmp_path):
+    for name in ("a/x.png", "a-b/x.png", "a.png", "a/y/z.png", "B/1.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).touch()
+    found = images_below(tmp_path)
+    assert list(found) == sorted(tmp_path.rglob("*.png"))
+    assert found[1:3] == list(found)[1:3]
+    assert all(isinstance(text, str) for text in found.texts)
 
 
 def test_advice_passes_over_a_damaged_record(make_run, tmp_path):
