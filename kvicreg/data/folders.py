@@ -40,7 +40,8 @@ def images_below(folder: Path) -> PathList:
             continue
         seen.add((place.st_dev, place.st_ino))
         found += [os.path.join(parent, f) for f in files if not f.startswith(".") and _is_image_name(f)]
-    return PathList(sorted(found, key=lambda text: text.replace(os.sep, "\0")))  # folder by folder, as `Path` sorts
+    found.sort(key=lambda text: text.replace(os.sep, "\0"))  # folder by folder, as `Path` sorts
+    return PathList(found)
 
 
 def split_folder(folder: Path, split: str) -> Path:
