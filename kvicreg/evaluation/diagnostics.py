@@ -79,7 +79,12 @@ def spectrum(features: Tensor) -> Tensor:
     x = features.double()
     centred = x - x.mean(0)
     smaller = centred.T @ centred if len(x) > x.shape[1] else centred @ centred.T
-    eigenvalues: Tensor = torch.linalg.eigvalsh(smaller / len(x))
+    try:
+        eigenvalues: Tensor = torch.linalg.eigvalsh(smaller / len(x))
+    except torch.linalg.LinAlgError as error:  # numbers near the end of the range: weights that no training leaves
+        raise ValueError(
+            f"the features, as large as {float(x.abs().max()):.3g}, have no spectrum: the encoder is damaged"
+        ) from error
     return eigenvalues.flip(0).clamp_min(0)
 
 

@@ -68,7 +68,8 @@ def is_lost_process(error: BaseException) -> bool:
     if isinstance(error, torch.distributed.DistError):
         return True
     said = str(error).lower()
-    return any(sign in said for sign in ("gloo", "nccl", "connection closed by peer", "connection reset by peer"))
+    signs = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "pair closure")
+    return any(sign in said for sign in signs)
 
 
 class Companions(pl.Callback):

@@ -41,7 +41,7 @@ def settings_read(tmp_path_factory) -> set[str]:
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TrainConfig, "__getattribute__", spy)
-        estimate(small, steps=1)
+        estimate(small)
         train(small, quiet=True)
         for method in METHODS:
             build_loss(dataclasses.replace(small, method=method))
