@@ -80,13 +80,14 @@ def _labels(data: ImageData, indices: np.ndarray) -> np.ndarray | None:
 
 def _write_npz(path: Path, rows: Iterator[Rows], data: ImageData, width: int) -> int:
     """Arrays `embeddings` (n, q), `paths` or `index` (n,), `labels` (n,), all of them through files, not memory."""
-    kept: list[np.ndarray] = []
+    order, count = np.empty(len(data), dtype=np.int64), 0  # at once: many small arrays would scatter the heap
     with tempfile.TemporaryFile(dir=path.parent) as raw:  # without a name: gone with the process, however it ends
         for features, indices in rows:
             raw.write(np.ascontiguousarray(features, dtype="<f4").tobytes())
-            kept.append(indices)
+            order[count : count + len(indices)] = indices
+            count += len(indices)
         raw.seek(0)
-        order = np.concatenate(kept) if kept else np.zeros(0, dtype=np.int64)
+        order = order[:count]
         with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
             blocks = iter(lambda: raw.read(1 << 24), b"")
             _member(archive, "embeddings", "<f4", (len(order), width), blocks)
