@@ -135,6 +135,23 @@ def _by_name(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return tables.groups(named, "data", "name")
 
 
+def _margins(rows: Sequence[Row], rival: str) -> str:
+    """What every kernel has above the rival with the same seed: the mean, and the least and most of the seeds."""
+    of = {(row["data"], tables.name_of(row), row["seed"]): row for row in rows if "probe" in row}
+    sources = list(dict.fromkeys(source for source, name, _ in of if name == rival))
+    columns = [(source, score) for source in sources for score in ("probe", "knn")]
+    lines = [f"| | {' | '.join(f'{source}, {tables.SCORES[score]}' for source, score in columns)} |"]
+    lines += ["|---" * (len(columns) + 1) + "|"]
+    for kernel in KERNELS:
+        cells = []
+        for source, score in columns:
+            both = [seed for d, n, seed in of if (d, n) == (source, kernel) and (source, rival, seed) in of]
+            found = [100 * (of[source, kernel, s][score] - of[source, rival, s][score]) for s in both]
+            cells.append(f"{mean(found):+.1f} ({min(found):+.1f} to {max(found):+.1f})" if found else "")
+        lines.append(f"| {kernel} | {' | '.join(cells)} |")
+    return "\n".join(lines) if columns else ""
+
+
 def _markdown(rows: Sequence[Row], grids: Sequence[Row], found: dict[str, Any], missing: dict[str, str]) -> str:
     parts = [tables.note(rows), ""] if rows else []
     parts += [f"Left out: {sentence}\n" for sentence in missing.values()]
@@ -145,6 +162,8 @@ def _markdown(rows: Sequence[Row], grids: Sequence[Row], found: dict[str, Any], 
             f"The kernel that is best on average, {found['best_fixed_kernel']}, {is_above} above {found['rival']} "
             f"on every data set. Below the untrained encoder in the grids: {'; '.join(below) or 'no kernel'}.\n"
         ]
+    if margins := _margins(rows, found["rival"]):
+        parts += [f"### Above {found['rival']}, in points, seed by seed\n", margins, ""]
     for source in dict.fromkeys(row["data"] for row in rows):
         parts += [f"### {source}\n", tables.summary([row for row in rows if row["data"] == source]), ""]
     for (grid,), same in tables.groups([row for row in grids if row.get("grid")], "grid").items():

@@ -89,6 +89,18 @@ def test_findings_name_what_is_below_the_random_encoder():
     assert found["kernels_below_the_random_encoder_in_the_grids"] == ["rbf at width 128, seed 0"]
 
 
+def test_margins_are_those_of_the_same_seed():
+    def scored(name, seed, probe, knn):
+        return {"name": name, "method": name, "data": "d", "seed": seed, "probe": probe, "knn": knn}
+
+    rows = [scored("vicreg, tuned", 0, 0.8, 0.5), scored("vicreg, tuned", 1, 0.7, 0.6), scored("rbf", 0, 0.81, 0.5)]
+    rows += [scored("rbf", 1, 0.73, 0.58), scored("linear", 2, 0.9, 0.9)]
+    lines = proof._margins(rows, "vicreg, tuned").splitlines()
+    assert "| rbf | +2.0 (+1.0 to +3.0) | -1.0 (-2.0 to +0.0) |" in lines
+    assert "| linear |  |  |" in lines
+    assert proof._margins(rows, "vicreg, published") == ""
+
+
 def test_missing_data_are_named_with_the_command_that_fetches_them(tmp_path):
     missing = Job("small", tmp_path, tmp_path, data_root=str(tmp_path), say=quiet).missing(["stl10", "digits"])
     assert list(missing) == ["stl10"]
