@@ -96,7 +96,7 @@ def selection(
 
     Args:
         data: labelled data sets.
-        out: folder to write: DATA.json for each data set that is complete.
+        out: folder to write: DATA.json for each data set that is complete, and a figure of all.
         runs: where the run folders go.
         images: training images.
         holdout: training images set aside to score probes on.
@@ -112,6 +112,7 @@ def selection(
     from kvicreg.reproduction.jobs import part_of
     from kvicreg.reproduction.pages import fill
     from kvicreg.reproduction.selection import run, shared_config
+    from kvicreg.reproduction.selection_figures import draw
     from kvicreg.storage import write_atomically
 
     written = []
@@ -122,6 +123,7 @@ def selection(
     if len(written) == len(data):
         results = tables.read(out)
         print(tables.markdown(results))
+        draw(results, out / "selection")
         if page is not None:
             fill(page, "selection", tables.markdown(results))
         if evidence is not None:
@@ -150,7 +152,7 @@ def fairness(
 
     Args:
         data: labelled data set of digits.
-        out: folder to write: fairness.json.
+        out: folder to write: fairness.json and a figure of the spectra.
         runs: where the run folders go.
         images: training images.
         epochs: passes over them.
@@ -162,6 +164,7 @@ def fairness(
     """
     from kvicreg.reproduction import fairness_tables as tables
     from kvicreg.reproduction.fairness import run
+    from kvicreg.reproduction.fairness_figures import draw
     from kvicreg.reproduction.jobs import part_of
     from kvicreg.reproduction.pages import fill
     from kvicreg.training.config import TrainConfig
@@ -172,9 +175,11 @@ def fairness(
     )  # fmt: skip
     path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
     if path is not None:
-        print(tables.markdown(tables.read(out)))
+        results = tables.read(out)
+        print(tables.markdown(results))
+        draw(results, out / "fairness")
         if page is not None:
-            fill(page, "fairness", tables.markdown(tables.read(out)))
+            fill(page, "fairness", tables.markdown(results))
     return f"Results: {path or 'not complete yet, run folders in ' + str(runs)}"
 
 

@@ -68,7 +68,7 @@ def _cells(job: Job, data: str) -> list[Cell]:
         for name, model in MODELS.items():
             for line in lines:
                 for column in columns:
-                    own = {**_setting(down, line, model), **_setting(across, column, model), **model}
+                    own = {**job.narrow, **_setting(down, line, model), **_setting(across, column, model), **model}
                     labels = {"name": name, "plane": plane, "down": line, "across": column}
                     cells += [job.cell(labels, data=data, seed=seed, **own) for seed in job.seeds[:1]]
     return cells

@@ -77,6 +77,11 @@ class Job:
         """Whether the images are made up."""
         return self.budget == "smoke" and self.data_root is None
 
+    @property
+    def narrow(self) -> dict[str, Any]:
+        """Settings where many runs are compared with each other only: a narrower encoder, where time is short."""
+        return {"width": 0.25} if self.budget == "small" else {}
+
     def config(self, **settings: Any) -> TrainConfig:
         """The budget's settings with these on top."""
         return TrainConfig(**{**self._recording(), **SETTINGS[self.budget], **settings})

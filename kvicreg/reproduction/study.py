@@ -109,8 +109,7 @@ def run(
 
 def _cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     base, variations = FAMILIES[family]
-    width: dict[str, Any] = {"width": 0.25} if job.budget == "small" else {}
-    shared = {"data": data, "seed": seed, **width, **base}
+    shared = {"data": data, "seed": seed, **job.narrow, **base}
     usual = job.config(**shared)
     if job.budget == "smoke":  # one value of every factor, at sizes that its images allow
         variations = list({v.factor: v for v in variations if v.factor not in ("batch size", "width")}.values())

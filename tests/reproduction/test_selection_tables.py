@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
-from kvicreg.reproduction import fairness_tables, selection_tables
+from kvicreg.reproduction import fairness_figures, fairness_tables, selection_figures, selection_tables
 from kvicreg.reproduction.pages import fill, section
 from kvicreg.selection.advice import advise_on_data, advise_on_ranking
 from kvicreg.selection.criteria import CRITERIA
@@ -89,15 +89,26 @@ def test_advice_on_a_ranking_says_how_sure_it_is(results):
     assert "Every candidate failed" in advise_on_ranking({"criterion": "rankme", "ranking": failed}, evidence)[0]
 
 
-def test_fairness_table_pairs_seeds():
+def test_a_picture_of_the_studies(results, tmp_path):
+    selection_figures.draw(results, tmp_path / "selection")
+    text = (tmp_path / "selection.svg").read_text()
+    assert "agreement of rankme" in text
+    assert text.count("best: k5") == 1
+    assert "two: rank correlation +1.00" in text
+
+
+def test_fairness_table_pairs_seeds(tmp_path):
     rows = []
     for seed, base in enumerate((0.80, 0.84, 0.82)):
         for variant, gain in (("without", 0.0), ("group terms", 0.05)):
-            groups = {g: {"accuracy": base + gain, "effective_rank": 10 + 20 * gain} for g in ("minority", "majority")}
+            one = {"accuracy": base + gain, "effective_rank": 10 + 20 * gain, "eigenvalues": [2.0, 1.0, 0.5 + gain]}
+            groups = {"minority": one, "majority": one}
             rows.append({"kind": "classes", "variant": variant, "seed": seed, "groups": groups})
     text = fairness_tables.markdown({"settings": {"data": "mnist"}, "rows": rows})
     assert "| without | 82.00 ± 4.97 |" in text
     assert "+5.00 ± 0.00" in text  # paired, the seeds' own spread is gone
+    fairness_figures.draw({"rows": rows}, tmp_path / "fairness")
+    assert "minority by classes" in (tmp_path / "fairness.svg").read_text()
 
 
 def test_pages_are_filled_between_their_marks(tmp_path):
