@@ -192,6 +192,7 @@ def _regret_table(results: Results) -> str:
 
 
 def _left_out_table(results: Results) -> str:
+    found = left_out(results)
     rows = [
         [
             data,
@@ -201,8 +202,11 @@ def _left_out_table(results: Results) -> str:
             f"{100 * row['regret']:.2f}",
             f"{100 * row['regret_of_rbf']:.2f}",
         ]
-        for data, row in left_out(results).items()
+        for data, row in found.items()
     ]
+    if found:
+        means = (100 * mean(row[key] for row in found.values()) for key in ("regret", "regret_of_rbf"))
+        rows.append(["mean", "", "", "", *(f"{value:.2f}" for value in means)])
     title = (
         "**Nothing of a data set's own labels used**: the criterion is the one that is best on the other data sets, "
         "applied to this one:"
