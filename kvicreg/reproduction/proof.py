@@ -125,6 +125,7 @@ def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:
         "rival": rival,
         "best_fixed_kernel": best,
         "margin_of_every_kernel_over_rival": margins,
+        "kernels_above_rival_everywhere": [k for k in whole if margins and all(m[k] > 0 for m in margins.values())],
         "best_fixed_kernel_is_above_everywhere": bool(best and margins and all(m[best] > 0 for m in margins.values())),
         "kernels_below_the_random_encoder_in_the_grids": below,
     }
@@ -156,11 +157,12 @@ def _markdown(rows: Sequence[Row], grids: Sequence[Row], found: dict[str, Any], 
     parts = [tables.note(rows), ""] if rows else []
     parts += [f"Left out: {sentence}\n" for sentence in missing.values()]
     if found["best_fixed_kernel"]:
-        is_above = "is" if found["best_fixed_kernel_is_above_everywhere"] else "is not"
+        above = found["kernels_above_rival_everywhere"]
         below = found["kernels_below_the_random_encoder_in_the_grids"]
         parts += [
-            f"The kernel that is best on average, {found['best_fixed_kernel']}, {is_above} above {found['rival']} "
-            f"on every data set. Below the untrained encoder in the grids: {'; '.join(below) or 'no kernel'}.\n"
+            f"The kernel that is best on average is {found['best_fixed_kernel']}. Above {found['rival']} on every data "
+            f"set: {', '.join(above) or 'no kernel'}. Below the untrained encoder in the grids: "
+            f"{'; '.join(below) or 'no kernel'}.\n"
         ]
     if margins := _margins(rows, found["rival"]):
         parts += [f"### Above {found['rival']}, in points, seed by seed\n", margins, ""]

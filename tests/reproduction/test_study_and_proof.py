@@ -86,6 +86,10 @@ def test_findings_name_what_is_below_the_random_encoder():
     grids = [scored("rbf", 0.5, grid="width", value=128), scored("rq", 0.65, grid="width", value=128)]
     found = proof.findings(rows, grids)
     assert not found["best_fixed_kernel_is_above_everywhere"]
+    assert found["kernels_above_rival_everywhere"] == []
+    better = [*rows, scored("vicreg, tuned", 0.7, "e"), *(scored(k, 0.8, "e") for k in proof.KERNELS)]
+    better += [scored("linear", 1.0), scored("rbf", 0.85)]  # the means over two runs: 0.85 and 0.775
+    assert proof.findings(better, [])["kernels_above_rival_everywhere"] == ["linear"]
     assert found["kernels_below_the_random_encoder_in_the_grids"] == ["rbf at width 128, seed 0"]
 
 
