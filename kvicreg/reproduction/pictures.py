@@ -50,7 +50,15 @@ def umap(job: Job) -> list[Row]:
             cell = next(c for c in cells if c.labels["name"] == row["name"])
             found = job.extra(cell, f"umap-{job.on}", lambda folder, c=cell: _map(folder, c, job))  # type: ignore[misc]
             points, labels = np.array(found["points"]), np.array(found["labels"])
-            axes.scatter(*points.T, c=labels, cmap="tab10", s=5 if len(points) > 500 else 20, alpha=0.7, linewidths=0)
+            axes.scatter(
+                *points.T,
+                c=labels,
+                cmap="tab10",
+                s=5 if len(points) > 500 else 20,
+                alpha=0.7,
+                linewidths=0,
+                rasterized=True,
+            )
             for digit in np.unique(labels):
                 centre = np.median(points[labels == digit], axis=0)
                 box = {"boxstyle": "circle,pad=0.15", "facecolor": "white", "alpha": 0.85, "linewidth": 0}
@@ -79,7 +87,7 @@ def eigenvalues(job: Job) -> list[Row]:
             "Dark: the largest.",
         )
         panels = np.atleast_1d(figure.subplots(1, len(trained), sharey=True))
-        figure.subplots_adjust(left=0.05, right=0.99, top=0.74, bottom=0.11, wspace=0.08)
+        figure.subplots_adjust(left=0.06, right=0.99, top=0.74, bottom=0.11, wspace=0.08)
         for axes, row in zip(panels, trained, strict=True):
             epochs = np.arange(1, len(shares[row["name"]]) + 1)
             for number, values in enumerate(shares[row["name"]].T):
@@ -89,6 +97,7 @@ def eigenvalues(job: Job) -> list[Row]:
             axes.grid(axis="y", alpha=0.25)
         panels[0].set_ylabel("share of the variance, %")
         panels[0].yaxis.set_major_formatter("{x:g}")
+        panels[0].yaxis.set_minor_formatter("{x:g}")
     return rows
 
 
