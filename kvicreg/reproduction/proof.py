@@ -61,7 +61,8 @@ def run(
     rows = job.rows(main)
     grids = job.rows(varied)
     found = findings(rows, grids)
-    text = _markdown(rows, grids, found, missing)
+    done = sum("name" in row for row in [*rows, *grids])
+    text = "\n".join([*tables.unfinished(done, len(main) + len(varied)), _markdown(rows, grids, found, missing)])
     kept = [*rows, *(row for row in grids if row.get("grid"))]
     job.write("proof", kept, text, missing=missing, tuned_on=study.name, findings=found)
     if rows:

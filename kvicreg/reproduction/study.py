@@ -97,6 +97,7 @@ def run(
     rows = job.rows(cells)
     best = {family: chosen(rows, family) for family in families}
     parts = [f"{tables.note(rows)}\n" if rows else "", *(f"Left out: {sentence}\n" for sentence in missing.values())]
+    parts += tables.unfinished(sum("family" in row for row in rows), len(cells))
     for source in dict.fromkeys(row["data"] for row in rows):
         parts += [f"## {source}\n", f"{_table([row for row in rows if row['data'] == source])}\n"]
     job.write("study", rows, "\n".join(parts), missing=missing, chosen=best)

@@ -100,7 +100,7 @@ def _panel(axes: Axes, trained: Sequence[Row], factor: str) -> None:
         shift = 0.08 * (number - (len(points) - 1) / 2)  # equal values stay visible
         x, y = [place[v] + shift for v in at], [mean(found[v]) for v in at]
         axes.plot(x, y, color=colour, marker=mark, markersize=6, linestyle="-" if numbers else "none", label=family)
-        if usual[family] in at:
+        if usual.get(family) in at:
             here = at.index(usual[family])
             axes.plot(x[here], y[here], marker=mark, markersize=10, color=colour, markerfacecolor="white", zorder=3)
     axes.set_xticks(range(len(order)), [f"{v:g}" if numbers else str(v) for v in order])

@@ -100,6 +100,11 @@ def grid(rows: Sequence[Row], down: str, across: str, cell: Callable[[list[Row]]
     return "\n".join(lines)
 
 
+def unfinished(done: int, of: int) -> list[str]:
+    """A sentence while some runs are still to come, else none."""
+    return [f"{done} of {of} runs are finished; the others are not in the tables yet.\n"] if done < of else []
+
+
 def note(rows: Sequence[Row]) -> str:
     """What the numbers of a table are, in words."""
     first = rows[0]

@@ -62,8 +62,16 @@ def test_study_then_proof(tmp_path):
     assert of["vicreg, published"]["invariance_weight"] == 25.0
     weights = {tuple(of[k][f"{t}_weight"] for t in ("invariance", "variance", "covariance")) for k in proof.KERNELS}
     assert len(weights) == 1
-    assert "### mnist" in (tmp_path / "proof.md").read_text()
+    text = (tmp_path / "proof.md").read_text()
+    assert "### mnist" in text
+    assert "finished" not in text
     assert (tmp_path / "proof.png").is_file()
+
+
+def test_a_table_says_that_runs_are_still_to_come(tmp_path):
+    job = Job("smoke", tmp_path / "runs", tmp_path, part=(1, 10**6), on="validation", say=quiet)
+    study.run(job, families=["vicreg"], data=["mnist"])
+    assert "1 of 3 runs are finished" in (tmp_path / "study.md").read_text()
 
 
 def test_without_a_study_tuned_vicreg_is_left_out(tmp_path):
