@@ -124,7 +124,7 @@ def evidence(results: Results) -> dict[str, Any]:
             "images": result["settings"]["images"],
             "best": best,
             "best_gain_over_rbf": round(known[best] - known["rbf"], 5),
-            "seed_spread": round(_spread(result), 5),
+            "uncertainty": round(_spread(result), 5),
         }
     rounded = {name: {d: round(v, 4) for d, v in by.items()} for name, by in correlations(results).items()}
     costs = {name: {d: round(v, 5) for d, v in by.items()} for name, by in regrets(results).items()}

@@ -32,11 +32,11 @@ def advise_on_data(facts: Mapping[str, float], images: int, evidence: Mapping[st
     apart = {name: _distance(facts, about["facts"]) for name, about in known.items()}
     nearest = min(apart, key=lambda name: apart[name])
     about = known[nearest]
-    gain, spread = 100 * about["best_gain_over_rbf"], 100 * about["seed_spread"]
+    gain, spread = 100 * about["best_gain_over_rbf"], 100 * about["uncertainty"]
     sure = "clear" if gain > 2 * spread and apart[nearest] < 1 else "weak"
     said.append(
         f"Of the data sets that were measured they are most like {nearest}, where {about['best']} did best: {gain:.1f} "
-        f"points above RBF, with {spread:.1f} points between seeds. That is {sure} evidence, from another data set."
+        f"points above RBF, of which up to {spread:.1f} may be chance. That is {sure} evidence, from another data set."
     )
     if apart[nearest] >= 1 or not 1 / LARGE <= images / about["images"] <= LARGE:
         said.append("They are not much like it, or not as many: let a study on the images themselves decide.")
