@@ -35,7 +35,8 @@ fix: $(STAMP)
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 nightly: $(STAMP)
-	@for suite in faults processes fuzz numbers load; do \
+	@$(BIN)/python -m pip install -qq -c constraints.txt atheris
+	@for suite in faults processes fuzz guided numbers load; do \
 	  $(BIN)/python -m tests.reliability.run $$suite || failed=1; done; \
 	$(BIN)/python -m tests.reliability.document && test -z "$$failed"
 

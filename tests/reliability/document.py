@@ -43,6 +43,10 @@ def _fuzz(found: dict[str, Any]) -> list[tuple[str, int, int]]:
     return [("bad input through the command line", found["cases"], found["cases"] - found["failures"])]
 
 
+def _guided(found: dict[str, Any]) -> list[tuple[str, int, int]]:
+    return [("bytes by a fuzzer that watches the readers", found["inputs"], found["inputs"] - found["failures"])]
+
+
 def _numbers(found: dict[str, Any]) -> list[tuple[str, int, int]]:
     fine = found["batches"] - found["not_finite"] - found["beyond_the_range_of_float32"]
     return [("nasty batches through the loss", found["batches"], fine)]
@@ -56,7 +60,14 @@ def _load(found: dict[str, Any]) -> list[tuple[str, int, int]]:
     return [("loads in flat memory", 3, 3 - found["failures"])]
 
 
-SUMMARIES = {"faults": _faults, "processes": _processes, "fuzz": _fuzz, "numbers": _numbers, "load": _load}
+SUMMARIES = {
+    "faults": _faults,
+    "processes": _processes,
+    "fuzz": _fuzz,
+    "guided": _guided,
+    "numbers": _numbers,
+    "load": _load,
+}
 
 
 def _faults_text(found: dict[str, Any]) -> str:

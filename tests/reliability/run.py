@@ -2,6 +2,7 @@
 
     python -m tests.reliability.run faults --count 50 --out docs/results/reliability/faults.json
     python -m tests.reliability.run fuzz --count 5000
+    python -m tests.reliability.run guided --count 1000000
     python -m tests.reliability.run numbers --count 1000000
     python -m tests.reliability.run processes --count 4
     python -m tests.reliability.run load --count 200000
@@ -24,7 +25,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # forked processes must not share a pool of threads
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "reliability"
-COUNTS = {"faults": 50, "fuzz": 5000, "numbers": 1_000_000, "processes": 4, "load": 200_000}
+COUNTS = {"faults": 50, "fuzz": 5000, "guided": 1_000_000, "numbers": 1_000_000, "processes": 4, "load": 200_000}
 
 
 def failures_of(suite: str, found: dict[str, Any]) -> int:
