@@ -171,7 +171,7 @@ def fairness(
 
     config = TrainConfig(
         data=data, data_root=data_root, images=images, epochs=epochs, kernel=kernel, batch_size=512, width=0.5,
-        projector_hidden=512, projector_outputs=512, precision="bf16-mixed", probe_images=0, log_every=1000,
+        projector_hidden=512, projector_outputs=512, precision="auto", probe_images=0, log_every=1000,
     )  # fmt: skip
     path = run(config, out, runs, seeds=seeds, part=part_of(part), say=lambda line: print(line, flush=True))
     if path is not None:

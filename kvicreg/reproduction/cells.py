@@ -31,7 +31,7 @@ from kvicreg.training.build import build_data, build_method, build_views, is_run
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train
 
-__all__ = ["Cell", "Split", "controls", "run_cells"]
+__all__ = ["Cell", "Split", "controls", "restore", "run_cells"]
 
 Split = Literal["validation", "test"]
 PROBE_IMAGES = 10_000
@@ -39,6 +39,12 @@ PROBE_IMAGES = 10_000
 FEW_LABELS = 1_000
 """Of the second linear probe."""
 _CONTROL_SETTINGS = ("data", "image_size", "channels", "holdout", "encoder", "width", "stem", "pool", "norm", "seed")
+_SCORES = tuple(f"{name}{end}" for name in ("probe", "probe_few", "knn") for end in ("", "_low", "_high"))
+_MEASURED = (
+    "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on", *_SCORES, "effective_rank",
+    "effective_rank_share", "seconds", "threads", "precision",
+)  # fmt: skip
+"""What a cell's row holds beside its labels and its config."""
 Say = Callable[[str], None]
 
 
@@ -66,7 +72,13 @@ class Cell:
 
 
 def run_cells(
-    cells: Sequence[Cell], runs: Path, *, on: Split, part: tuple[int, int] = (0, 1), say: Say = print
+    cells: Sequence[Cell],
+    runs: Path,
+    *,
+    on: Split,
+    part: tuple[int, int] = (0, 1),
+    folders: bool = False,
+    say: Say = print,
 ) -> list[dict[str, Any]]:
     """Train and measure the cells that are not finished; returns a row for each that is.
 
@@ -76,6 +88,7 @@ def run_cells(
         runs: folder of the run folders.
         on: score on the images held out of training, or on the test set.
         part: (k, n): train only every n-th cell, from the k-th on; the others are left to other processes.
+        folders: the run folders themselves are wanted, so that a row restored from a table does not do.
     """
     distinct: dict[Path, Cell] = {}
     for cell in cells:
@@ -83,7 +96,7 @@ def run_cells(
         if _asked(same) != _asked(cell):
             raise ValueError(f"two cells of different settings are called {cell.name!r}")
     mine = [*distinct.values()][part[0] :: part[1]]
-    todo = [cell for cell in mine if finished(cell, runs, on) is None]
+    todo = [cell for cell in mine if finished(cell, runs, on, folders) is None]
     started = time.perf_counter()
     for number, cell in enumerate(todo, 1):
         try:
@@ -95,21 +108,53 @@ def run_cells(
         left = (time.perf_counter() - started) / number * (len(todo) - number) / 60
         told = ", ".join(f"{value}" for value in cell.labels.values() if isinstance(value, str | int | float) and value)
         say(f"{number}/{len(todo)} {cell.name} ({told}): {scores}; about {left:.0f} min left")
-    return [found for cell in cells if (found := finished(cell, runs, on)) is not None]
+    return [found for cell in cells if (found := finished(cell, runs, on, folders)) is not None]
 
 
-def finished(cell: Cell, runs: Path, on: Split) -> dict[str, Any] | None:
-    """The row of a cell that was run with these very settings, else None."""
-    path = cell.result(runs, on)
-    if not path.is_file():
-        return None
-    row: dict[str, Any] = json.loads(path.read_text())
+def finished(cell: Cell, runs: Path, on: Split, folders: bool = False) -> dict[str, Any] | None:
+    """The row of a cell that was run with these very settings (with `folders`, in its folder here), else None."""
+    for place in (runs,) if folders else (runs, runs / "restored"):
+        if (path := cell.result(place, on)).is_file():
+            row: dict[str, Any] = json.loads(path.read_text())
+            if _is_row_of(cell, row):
+                return {**row, **cell.labels}
+    return None
+
+
+def restore(cells: Sequence[Cell], runs: Path, results: Path, *, on: Split) -> None:
+    """Take up what earlier tables in the folder of results have measured of these cells.
+
+    So a table that is kept, such as those of docs/results, can be continued where its run folders are not.
+    """
+    known: list[dict[str, Any]] = []
+    for path in sorted(results.glob("*.json")):
+        table = json.loads(path.read_text())
+        if not isinstance(table, dict) or "shared" not in table:
+            continue
+        for row in table["rows"]:
+            config = {**table["shared"], **row["config"]}
+            if row["on"] == on and "probe" in row and row["method"] not in ("raw pixels", "random encoder"):
+                measured = {name: row[name] for name in _MEASURED if name in row}
+                known.append({"precision": config["precision"], **measured, "config": config})
+    for cell in cells:
+        if finished(cell, runs, on) is None and (row := next((r for r in known if _is_row_of(cell, r)), None)):
+            path = cell.result(runs / "restored", on)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(row, indent=1).encode() + b"\n")
+
+
+def _is_row_of(cell: Cell, row: dict[str, Any]) -> bool:
+    """Whether a row was measured with a cell's very settings; which precision was quick there does not matter."""
     usual = {name: getattr(TrainConfig(), name) for name in asdict(cell.config)} | {"target": None}
     explicit = {**asdict(cell.config), "target": cell.target}
-    for name, value in _asked(cell).items():  # a setting that did not exist then must be left alone now
-        if row["config"][name] != value if name in row["config"] else explicit.get(name) != usual.get(name):
-            return None
-    return {**row, **cell.labels}
+    asked = _asked(cell)
+    if asked["precision"] == "auto" and row["config"].get("precision") in ("32-true", "bf16-mixed"):
+        del asked["precision"]
+    # a setting that did not exist then must be left alone now
+    return all(
+        row["config"][name] == value if name in row["config"] else explicit.get(name) == usual.get(name)
+        for name, value in asked.items()
+    )
 
 
 def controls(
@@ -172,6 +217,7 @@ def _run(cell: Cell, runs: Path, on: Split) -> dict[str, Any]:
             train(config, quiet=True, resume=resume, overwrite=not resume)
         row |= _measure(load_encoder(folder), config, on, cell.probe_images, cell.target)
         row |= {**_training(folder), "threads": torch.get_num_threads()}
+        row |= {"precision": load_config(folder / "config.yaml").precision}
     except NotFinite as error:
         row |= {"on": on, "failed": str(error)}
     row |= {"config": _asked(cell)}

@@ -37,7 +37,7 @@ PLANES: dict[str, dict[str, tuple[str, Sequence[float], str, Sequence[float]]]] 
     },
     "small": {
         "A": ("batch size", (16, 64, 256, 1024), "learning rate", (3e-4, 1e-3, 3e-3, 1e-2)),
-        "B": ("width", (32, 128, 512, 2048), "variance weight", (0.01, 0.1, 0.3, 1)),
+        "B": ("width", (32, 256, 1024, 4096), "variance weight", (0.01, 0.1, 0.3, 1)),
     },
 }
 PLANES["full"] = PLANES["small"]
@@ -50,7 +50,7 @@ def run(job: Job, data: str = "cifar10") -> list[Row]:
     """Write ``collapse-map`` as .png, .svg, .md, .csv and .json."""
     missing = job.missing([data])
     cells = [] if missing else _cells(job, data)
-    rows = job.rows(cells)
+    rows = job.rows(cells, folders=True)
     of = {(c.labels["name"], c.labels["plane"], c.labels["down"], c.labels["across"], c.config.seed): c for c in cells}
     for row in rows:
         cell = of.get((row.get("name"), row.get("plane"), row.get("down"), row.get("across"), row["seed"]))
@@ -64,11 +64,12 @@ def run(job: Job, data: str = "cifar10") -> list[Row]:
 
 def _cells(job: Job, data: str) -> list[Cell]:
     cells = []
+    few = {**job.narrow, "images": 5_000} if job.budget == "small" else job.narrow
     for plane, (down, lines, across, columns) in PLANES[job.budget].items():
         for name, model in MODELS.items():
             for line in lines:
                 for column in columns:
-                    own = {**job.narrow, **_setting(down, line, model), **_setting(across, column, model), **model}
+                    own = {**few, **_setting(down, line, model), **_setting(across, column, model), **model}
                     labels = {"name": name, "plane": plane, "down": line, "across": column}
                     cells += [job.cell(labels, data=data, seed=seed, **own) for seed in job.seeds[:1]]
     return cells

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from kvicreg.data import load
 from kvicreg.reproduction import tables
-from kvicreg.reproduction.cells import PROBE_IMAGES, Cell, Say, Split, controls, run_cells
+from kvicreg.reproduction.cells import PROBE_IMAGES, Cell, Say, Split, controls, restore, run_cells
 from kvicreg.reproduction.stand_ins import write_stand_ins
 from kvicreg.storage import write_atomically
 from kvicreg.training.config import TrainConfig, load_config
@@ -28,12 +28,12 @@ SETTINGS: dict[Budget, dict[str, Any]] = {
     },
     "small": {
         "images": 10_000, "holdout": 5_000, "width": 0.5, "pool": 2, "projector_layers": 3, "projector_hidden": 512,
-        "projector_outputs": 512, "epochs": 6, "batch_size": 256, "precision": "bf16-mixed",
+        "projector_outputs": 512, "epochs": 6, "batch_size": 256, "precision": "auto",
     },
     "full": {
         "holdout": 5_000, "encoder": "resnet18", "projector_layers": 3, "projector_hidden": 2048,
         "projector_outputs": 2048, "epochs": 200, "batch_size": 256, "warmup_epochs": 10, "optimizer": "adamw",
-        "weight_decay": 1e-4, "precision": "bf16-mixed",
+        "weight_decay": 1e-4, "precision": "auto",
     },
 }  # fmt: skip
 """What all cells of a budget share: seconds a cell, half a minute a cell on one core, and hours on a GPU."""
@@ -141,11 +141,14 @@ class Job:
                 self.say(f"Left out: {error}")
         return found
 
-    def rows(self, cells: Sequence[Cell], *, with_controls: bool = True) -> list[dict[str, Any]]:
+    def rows(self, cells: Sequence[Cell], *, with_controls: bool = True, folders: bool = False) -> list[dict[str, Any]]:
         """Run this part of the cells; the rows of all that are finished, after those of their controls.
 
-        Controls are raw pixels, once for each data set, and the untrained encoder of each seed.
+        Controls are raw pixels, once for each data set, and the untrained encoder of each seed. Cells that tables in
+        the folder of results already have are not run again, unless the experiment needs their `folders`.
         """
+        if not folders and self.out.is_dir():
+            restore(cells, self.runs, self.out, on=self.on)
         found: dict[str, dict[str, Any]] = {}
         if with_controls:
             for cell in cells:
@@ -154,7 +157,8 @@ class Job:
                     of_pixels = row["method"] == "raw pixels"
                     key = {k: v for k, v in row["config"].items() if not of_pixels or k in ("data", "target")}
                     found.setdefault(f"{row['method']} {key}", row)
-        return [*found.values(), *run_cells(cells, self.runs, on=self.on, part=self.part, say=self.say)]
+        ran = run_cells(cells, self.runs, on=self.on, part=self.part, folders=folders, say=self.say)
+        return [*found.values(), *ran]
 
 
 def part_of(text: str) -> tuple[int, int]:

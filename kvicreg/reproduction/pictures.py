@@ -119,7 +119,7 @@ def _shade(number: int) -> Any:
 def _cells(job: Job, models: dict[str, dict[str, Any]]) -> tuple[list[Cell], list[Row]]:
     """A cell of the first seed for each model, trained and measured."""
     cells = [job.cell({"name": name}, data="mnist", seed=job.seeds[0], **own) for name, own in models.items()]
-    return cells, ([] if job.missing(["mnist"]) else job.rows(cells))
+    return cells, ([] if job.missing(["mnist"]) else job.rows(cells, folders=True))
 
 
 def _write(job: Job, stem: str, rows: Sequence[Row], **about: Any) -> None:

@@ -34,7 +34,7 @@ def shared_config(data: str, *, images: int, holdout: int, data_root: str | None
     """What all candidates share."""
     return TrainConfig(
         data=data, data_root=data_root, images=images, holdout=holdout, epochs=EPOCHS[-1], batch_size=256, width=0.5,
-        projector_hidden=512, projector_outputs=512, precision="bf16-mixed", probe_images=0, log_every=1000,
+        projector_hidden=512, projector_outputs=512, precision="auto", probe_images=0, log_every=1000,
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def rbf(job: Job) -> list[Row]:
 def _measured(job: Job, cells: Sequence[Cell], stem: str, down: str) -> list[Row]:
     """The rows of the cells with their accuracies under the shifts, written as a table."""
     missing = job.missing(["mnist"])
-    rows = [] if missing else job.rows(cells)
+    rows = [] if missing else job.rows(cells, folders=True)
     of = {(cell.labels["setting"], cell.config.seed): cell for cell in cells}
     for row in rows:
         cell = of.get((row.get("setting", ""), row["seed"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -81,8 +81,18 @@ def resolve(config: TrainConfig, data: ImageData, views: Views) -> TrainConfig:
         image_size=data.shape[1],
         channels=data.shape[0],  # type: ignore[arg-type]
         view=asdict(views.config),
+        precision=_fast_precision(config) if config.precision == "auto" else config.precision,
         out=str(config.folder),
     )
+
+
+def _fast_precision(config: TrainConfig) -> Literal["bf16-mixed", "32-true"]:
+    """bfloat16 where it is quick: a processor without instructions for it takes many times as long."""
+    if torch.cuda.is_available() and config.accelerator != "cpu":
+        quick = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        quick = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return "bf16-mixed" if quick else "32-true"
 
 
 def build_kernel(config: TrainConfig) -> kernels.Kernel:
@@ -128,7 +138,7 @@ def is_run_of(folder: Path, config: TrainConfig) -> bool:
         return False
     kept, asked = vars(load_config(folder / "config.yaml")), vars(with_loss_defaults(config))
     of_view = all(kept["view"].get(name) == value for name, value in config.view.items())
-    elsewhere = ("out", "view", "data_root")
+    elsewhere = ("out", "view", "data_root", *(["precision"] if config.precision == "auto" else []))
     return of_view and all(v is None or v == kept[name] for name, v in asked.items() if name not in elsewhere)
 
 

@@ -192,8 +192,8 @@ class TrainConfig:
     # ---- engine
     seed: int = 0
     """Seed of the weights, the order of the data and the views."""
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true"] = "32-true"
-    """Arithmetic of the encoder; the loss always runs in at least float32."""
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] = "32-true"
+    """Arithmetic of the encoder, auto: bf16-mixed where the hardware has it; the loss runs in at least float32."""
     accelerator: str = "auto"
     """cpu, gpu, ... as Lightning names them."""
     devices: int = 1

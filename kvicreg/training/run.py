@@ -124,7 +124,7 @@ def build_trainer(config: TrainConfig, *, callbacks: Sequence[pl.Callback], logg
         devices=config.devices,
         num_nodes=config.nodes,
         strategy=strategy_of(config),
-        precision=config.precision,
+        precision=config.precision,  # type: ignore[arg-type]  # auto has been resolved
         accumulate_grad_batches=config.accumulate,
         gradient_clip_val=config.clip,
         deterministic=config.deterministic,

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from kvicreg.losses import kernel_vicreg
-from kvicreg.reproduction import cells
-from kvicreg.reproduction.cells import Cell, controls, run_cells, splits
+from kvicreg.reproduction import cells, tables
+from kvicreg.reproduction.cells import Cell, controls, restore, run_cells, splits
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.config import TrainConfig
 
@@ -148,3 +148,38 @@ def test_training_that_is_not_finite_is_a_result(tmp_path, monkeypatch):
 def test_validation_without_a_holdout_is_refused():
     with pytest.raises(ValueError, match="holdout: validation needs images set aside"):
         splits(replace(TINY, holdout=0), "validation")
+
+
+def test_a_table_is_continued_from_its_file_alone(tmp_path, monkeypatch):
+    quick = replace(TINY, precision="auto")
+    table = [Cell(f"seed-{seed}", replace(quick, seed=seed), {"label": seed}, probe_images=100) for seed in (0, 1)]
+    rows = run_cells(table[:1], tmp_path / "there", on="validation", say=quiet)
+    rows[0]["config"]["precision"] = "bf16-mixed"  # that machine's own
+    tables.write(tmp_path / "out", "table", rows, "")
+    (tmp_path / "out" / "of-others.json").write_text("[1, 2]")
+
+    here, ran = tmp_path / "here", []
+    real = cells.train
+    monkeypatch.setattr(cells, "train", lambda config, **more: ran.append(config.seed) or real(config, **more))
+    restore(table, here, tmp_path / "out", on="validation")
+    again = run_cells(table, here, on="validation", say=quiet)
+    assert ran == [1]
+    assert [row["label"] for row in again] == [0, 1]
+    assert again[0] == rows[0]
+    assert run_cells(table, here, on="validation", say=quiet) == again
+    assert run_cells(table[:1], here, on="validation", folders=True, say=quiet)[0]["probe"] == rows[0]["probe"]
+    assert ran == [1, 0]  # whoever needs the run folder gets it
+
+
+def test_rows_of_other_settings_are_not_taken_up(tmp_path):
+    cell = Cell("one", TINY, probe_images=100)
+    tables.write(tmp_path / "out", "table", run_cells([cell], tmp_path / "there", on="validation", say=quiet), "")
+    others = [
+        replace(cell, config=replace(TINY, threshold=1.0)),
+        replace(cell, config=replace(TINY, precision="64-true")),
+    ]
+    for other in (*others, replace(cell, probe_images=50)):
+        restore([other], tmp_path / "here", tmp_path / "out", on="validation")
+        assert cells.finished(other, tmp_path / "here", "validation") is None
+    restore([cell], tmp_path / "here", tmp_path / "out", on="test")
+    assert cells.finished(cell, tmp_path / "here", "test") is None

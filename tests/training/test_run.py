@@ -17,7 +17,7 @@ from kvicreg.data import ArrayData, Views, batches, view_config
 from kvicreg.methods import KernelVICReg
 from kvicreg.models import Projector, load_encoder
 from kvicreg.training import SelfSupervised, TrainConfig, load_config, train
-from kvicreg.training.build import build_kernel, build_loss, build_method
+from kvicreg.training.build import build_kernel, build_loss, build_method, is_run_of
 from kvicreg.training.record import COLUMNS
 
 
@@ -180,6 +180,18 @@ def test_flags_reach_the_loss():
 def test_variants_train(tiny_config, tiny_data, changes):
     folder = train(replace(tiny_config, epochs=1, **changes), data=tiny_data, quiet=True)
     assert torch.isfinite(weights(folder)).all()
+
+
+@pytest.mark.parametrize(("has", "precision"), [(True, "bf16-mixed"), (False, "32-true")])
+def test_automatic_precision_is_what_the_hardware_is_quick_at(tiny_config, tiny_data, monkeypatch, has, precision):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    automatic = replace(tiny_config, epochs=1, precision="auto")
+    folder = train(automatic, data=tiny_data, quiet=True)
+    assert load_config(folder / "config.yaml").precision == precision
+    assert is_run_of(folder, automatic)
+    assert not is_run_of(folder, replace(automatic, precision="16-mixed"))
 
 
 def test_somebodys_encoder_and_loader_train_under_their_own_trainer():
