@@ -8,6 +8,8 @@ Embeddings with a known spectrum: rows of an orthonormal basis without the const
    width, scale and batch size.
 3. Scaled, above all deviations the variance term is t^2 + 1 - 2 t mean(s).
 4. Scaled, without the diagonal a flat spectrum of rank r reads sqrt(1 - r/b).
+5. The median distance of one view of real images is that of both views pooled, to a few percent: which of them sets the
+   bandwidth is no setting of its own.
 """
 
 import math
@@ -18,6 +20,8 @@ import torch
 from scipy.linalg import helmert
 
 from kvicreg import KernelVICRegLoss, kernels
+from kvicreg.data import Views, load
+from kvicreg.models import Projector, build_encoder
 
 SHAPES = [(16, 4), (64, 8), (64, 40), (65, 64)]
 
@@ -88,3 +92,20 @@ def test_without_the_diagonal_a_flat_spectrum_depends_on_rank_over_batch_size(b,
     angle = 2 * np.pi * np.outer(np.arange(b), np.arange(1, r // 2 + 1)) / b  # rows of the same length
     z = torch.from_numpy(np.concatenate([np.cos(angle), np.sin(angle)], 1))
     assert terms(z, threshold=1.0)[2] == pytest.approx(math.sqrt(1 - r / b), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_median_of_one_view_is_that_of_both(seed):  # claim 5
+    torch.manual_seed(seed)
+    data = load("mnist-small", "train")
+    rows = torch.randperm(len(data))[:128]
+    images, views = data.fetch(rows), Views.of(data)
+    encoder = build_encoder("small-cnn", 1, 28, width=0.25)
+    projector = Projector(encoder.feature_dim, 64, 64, 3)
+    pair = [views(images, rows, seed=seed, epoch=0, view=v) for v in (0, 1)]
+    with torch.no_grad():
+        embeddings = [projector(encoder(view)).double() for view in pair]
+    first, second = (torch.pdist(z).square() for z in embeddings)
+    both = np.median(torch.cat([first, second]).numpy())
+    assert 1 / float(kernels.RBF().resolve(*embeddings).gamma) == pytest.approx(both, rel=1e-6)
+    assert np.median(first.numpy()) == pytest.approx(both, rel=0.05)
