@@ -11,7 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -38,7 +38,8 @@ PROBE_IMAGES = 10_000
 """Labelled training images that the probes of a cell are fitted on, unless it says otherwise."""
 FEW_LABELS = 1_000
 """Of the second linear probe."""
-_CONTROL_SETTINGS = ("data", "image_size", "channels", "holdout", "encoder", "width", "stem", "pool", "norm", "seed")
+_PIXEL_SETTINGS = ("data", "image_size", "channels", "holdout")
+_CONTROL_SETTINGS = (*_PIXEL_SETTINGS, "encoder", "width", "stem", "pool", "norm", "seed")
 _SCORES = tuple(f"{name}{end}" for name in ("probe", "probe_few", "knn") for end in ("", "_low", "_high"))
 _MEASURED = (
     "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on", *_SCORES, "effective_rank",
@@ -99,6 +100,8 @@ def run_cells(
     todo = [cell for cell in mine if finished(cell, runs, on, folders) is None]
     started = time.perf_counter()
     for number, cell in enumerate(todo, 1):
+        if finished(cell, runs, on, folders) is not None:  # by another process since
+            continue
         try:
             row = _run(cell, runs, on)
         except BlockingIOError as error:  # another command wants the same run, and has it
@@ -168,7 +171,8 @@ def controls(
     """Rows of raw pixels and of the encoder as its seed made it, untrained."""
     rows = []
     for name in ("raw pixels", "random encoder"):
-        settings = {key: getattr(config, key) for key in _CONTROL_SETTINGS} | {"probe_images_of_cell": probe_images}
+        known = _CONTROL_SETTINGS if name == "random encoder" else _PIXEL_SETTINGS
+        settings = {key: getattr(config, key) for key in known} | {"probe_images_of_cell": probe_images}
         settings |= {"target": target} if target else {}
         digest = hashlib.sha256(json.dumps([settings, on]).encode()).hexdigest()[:8]
         path = runs / "controls" / f"{Path(target or config.data).name}-{name.replace(' ', '-')}-{digest}.json"
@@ -176,8 +180,9 @@ def controls(
         if row.get("config") != settings:
             data = build_data(config)
             encoder = RawPixels(data.shape) if name == "raw pixels" else _untrained(config, data)
-            row = {"method": name, "kernel": None, "data": Path(config.data).name, "seed": config.seed}
-            row |= _measure(encoder, config, on, probe_images, target)
+            seed = config.seed if name == "random encoder" else 0
+            row = {"method": name, "kernel": None, "data": Path(config.data).name, "seed": seed}
+            row |= _measure(encoder, replace(config, seed=seed), on, probe_images, target)
             row |= {"seconds": 0.0, "config": settings}
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, json.dumps(row, indent=1).encode() + b"\n")

@@ -154,9 +154,7 @@ class Job:
             for cell in cells:
                 plain = replace(cell.config, images=None)
                 for row in controls(plain, self.runs, on=self.on, probe_images=cell.probe_images, target=cell.target):
-                    of_pixels = row["method"] == "raw pixels"
-                    key = {k: v for k, v in row["config"].items() if not of_pixels or k in ("data", "target")}
-                    found.setdefault(f"{row['method']} {key}", row)
+                    found.setdefault(f"{row['method']} {row['config']}", row)
         ran = run_cells(cells, self.runs, on=self.on, part=self.part, folders=folders, say=self.say)
         return [*found.values(), *ran]
 

@@ -36,7 +36,9 @@ def polynomial(job: Job) -> list[Row]:
     """Write ``figure-polynomial`` as .png, .svg, .md, .csv and .json."""
     labels = [(degree, constant) for degree in DEGREES[job.budget] for constant in CONSTANTS[job.budget]]
     cells = [
-        job.cell({"setting": f"({d}, {c:g})"}, data="mnist", seed=seed, kernel="polynomial", degree=d, coef0=c)
+        job.cell(
+            {"setting": f"({d}, {c:g})"}, data="mnist", seed=seed, **job.narrow, kernel="polynomial", degree=d, coef0=c
+        )
         for d, c in labels
         for seed in job.seeds
     ]
@@ -64,7 +66,7 @@ def rbf(job: Job) -> list[Row]:
     settings: list[tuple[str, dict[str, Any]]] = [(f"{g:g}", {"gamma": g}) for g in GAMMAS[job.budget]]
     settings.append(("median", {}))
     cells = [
-        job.cell({"setting": name}, data="mnist", seed=seed, kernel="rbf", **own)
+        job.cell({"setting": name}, data="mnist", seed=seed, **job.narrow, kernel="rbf", **own)
         for name, own in settings
         for seed in job.seeds
     ]
