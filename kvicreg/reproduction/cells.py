@@ -31,21 +31,16 @@ from kvicreg.training.build import build_data, build_method, build_views, is_run
 from kvicreg.training.config import TrainConfig, load_config
 from kvicreg.training.run import train
 
-__all__ = ["Cell", "Split", "controls", "restore", "run_cells"]
+__all__ = ["Cell", "Split", "controls", "finished", "is_row_of", "run_cells"]
 
 Split = Literal["validation", "test"]
 PROBE_IMAGES = 10_000
 """Labelled training images that the probes of a cell are fitted on, unless it says otherwise."""
 FEW_LABELS = 1_000
 """Of the second linear probe."""
+CONTROLS = ("raw pixels", "random encoder")
 _PIXEL_SETTINGS = ("data", "image_size", "channels", "holdout")
 _CONTROL_SETTINGS = (*_PIXEL_SETTINGS, "encoder", "width", "stem", "pool", "norm", "seed")
-_SCORES = tuple(f"{name}{end}" for name in ("probe", "probe_few", "knn") for end in ("", "_low", "_high"))
-_MEASURED = (
-    "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on", *_SCORES, "effective_rank",
-    "effective_rank_share", "seconds", "threads", "precision",
-)  # fmt: skip
-"""What a cell's row holds beside its labels and its config."""
 Say = Callable[[str], None]
 
 
@@ -119,34 +114,12 @@ def finished(cell: Cell, runs: Path, on: Split, folders: bool = False) -> dict[s
     for place in (runs,) if folders else (runs, runs / "restored"):
         if (path := cell.result(place, on)).is_file():
             row: dict[str, Any] = json.loads(path.read_text())
-            if _is_row_of(cell, row):
+            if is_row_of(cell, row):
                 return {**row, **cell.labels}
     return None
 
 
-def restore(cells: Sequence[Cell], runs: Path, results: Path, *, on: Split) -> None:
-    """Take up what earlier tables in the folder of results have measured of these cells.
-
-    So a table that is kept, such as those of docs/results, can be continued where its run folders are not.
-    """
-    known: list[dict[str, Any]] = []
-    for path in sorted(results.glob("*.json")):
-        table = json.loads(path.read_text())
-        if not isinstance(table, dict) or "shared" not in table:
-            continue
-        for row in table["rows"]:
-            config = {**table["shared"], **row["config"]}
-            if row["on"] == on and "probe" in row and row["method"] not in ("raw pixels", "random encoder"):
-                measured = {name: row[name] for name in _MEASURED if name in row}
-                known.append({"precision": config["precision"], **measured, "config": config})
-    for cell in cells:
-        if finished(cell, runs, on) is None and (row := next((r for r in known if _is_row_of(cell, r)), None)):
-            path = cell.result(runs / "restored", on)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(row, indent=1).encode() + b"\n")
-
-
-def _is_row_of(cell: Cell, row: dict[str, Any]) -> bool:
+def is_row_of(cell: Cell, row: dict[str, Any]) -> bool:
     """Whether a row was measured with a cell's very settings; which precision was quick there does not matter."""
     usual = {name: getattr(TrainConfig(), name) for name in asdict(cell.config)} | {"target": None}
     explicit = {**asdict(cell.config), "target": cell.target}
@@ -167,12 +140,17 @@ def controls(
     on: Split,
     probe_images: int = PROBE_IMAGES,
     target: str | None = None,
+    known: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Rows of raw pixels and of the encoder as its seed made it, untrained."""
+    """Rows of raw pixels and of the encoder as its seed made it, untrained; `known` ones are not measured again."""
     rows = []
-    for name in ("raw pixels", "random encoder"):
-        known = _CONTROL_SETTINGS if name == "random encoder" else _PIXEL_SETTINGS
-        settings = {key: getattr(config, key) for key in known} | {"probe_images_of_cell": probe_images}
+    for name in CONTROLS:
+        asked = _CONTROL_SETTINGS if name == "random encoder" else _PIXEL_SETTINGS
+        settings = {key: getattr(config, key) for key in asked} | {"probe_images_of_cell": probe_images}
+        same = [row for row in known if row["method"] == name and settings.items() <= row["config"].items()]
+        if same and target is None:
+            rows.append({**same[0], "config": settings})
+            continue
         settings |= {"target": target} if target else {}
         digest = hashlib.sha256(json.dumps([settings, on]).encode()).hexdigest()[:8]
         path = runs / "controls" / f"{Path(target or config.data).name}-{name.replace(' ', '-')}-{digest}.json"

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from kvicreg.data import load
 from kvicreg.reproduction import tables
-from kvicreg.reproduction.cells import PROBE_IMAGES, Cell, Say, Split, controls, restore, run_cells
+from kvicreg.reproduction.cells import PROBE_IMAGES, Cell, Say, Split, controls, run_cells
+from kvicreg.reproduction.known import known_rows, restore
 from kvicreg.reproduction.stand_ins import write_stand_ins
 from kvicreg.storage import write_atomically
 from kvicreg.training.config import TrainConfig, load_config
@@ -147,13 +148,15 @@ class Job:
         Controls are raw pixels, once for each data set, and the untrained encoder of each seed. Cells that tables in
         the folder of results already have are not run again, unless the experiment needs their `folders`.
         """
-        if not folders and self.out.is_dir():
-            restore(cells, self.runs, self.out, on=self.on)
+        known = known_rows(self.out, self.on)
+        if not folders:
+            restore(cells, self.runs, known, on=self.on)
         found: dict[str, dict[str, Any]] = {}
         if with_controls:
             for cell in cells:
                 plain = replace(cell.config, images=None)
-                for row in controls(plain, self.runs, on=self.on, probe_images=cell.probe_images, target=cell.target):
+                of_cell: dict[str, Any] = {"probe_images": cell.probe_images, "target": cell.target}
+                for row in controls(plain, self.runs, on=self.on, known=known, **of_cell):
                     found.setdefault(f"{row['method']} {row['config']}", row)
         ran = run_cells(cells, self.runs, on=self.on, part=self.part, folders=folders, say=self.say)
         return [*found.values(), *ran]

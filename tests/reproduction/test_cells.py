@@ -7,7 +7,8 @@ import pytest
 
 from kvicreg.losses import kernel_vicreg
 from kvicreg.reproduction import cells, tables
-from kvicreg.reproduction.cells import Cell, controls, restore, run_cells, splits
+from kvicreg.reproduction.cells import Cell, controls, run_cells, splits
+from kvicreg.reproduction.known import known_rows, restore
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.config import TrainConfig
 
@@ -161,7 +162,7 @@ def test_a_table_is_continued_from_its_file_alone(tmp_path, monkeypatch):
     here, ran = tmp_path / "here", []
     real = cells.train
     monkeypatch.setattr(cells, "train", lambda config, **more: ran.append(config.seed) or real(config, **more))
-    restore(table, here, tmp_path / "out", on="validation")
+    restore(table, here, known_rows(tmp_path / "out", "validation"), on="validation")
     again = run_cells(table, here, on="validation", say=quiet)
     assert ran == [1]
     assert [row["label"] for row in again] == [0, 1]
@@ -179,7 +180,15 @@ def test_rows_of_other_settings_are_not_taken_up(tmp_path):
         replace(cell, config=replace(TINY, precision="64-true")),
     ]
     for other in (*others, replace(cell, probe_images=50)):
-        restore([other], tmp_path / "here", tmp_path / "out", on="validation")
+        restore([other], tmp_path / "here", known_rows(tmp_path / "out", "validation"), on="validation")
         assert cells.finished(other, tmp_path / "here", "validation") is None
-    restore([cell], tmp_path / "here", tmp_path / "out", on="test")
+    restore([cell], tmp_path / "here", known_rows(tmp_path / "out", "test"), on="test")
     assert cells.finished(cell, tmp_path / "here", "test") is None
+
+
+def test_controls_of_a_table_are_not_measured_again(tmp_path, monkeypatch):
+    rows = controls(TINY, tmp_path, on="validation", probe_images=100)
+    tables.write(tmp_path / "out", "table", rows, "")
+    monkeypatch.setattr(cells, "_measure", lambda *_: pytest.fail("measured again"))
+    known = known_rows(tmp_path / "out", "validation")
+    assert controls(TINY, tmp_path / "here", on="validation", probe_images=100, known=known) == rows
