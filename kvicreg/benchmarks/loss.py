@@ -130,7 +130,7 @@ def markdown(rows: Sequence[Row]) -> str:
     others = [row for row in rows if row.approximation != "exact"]
     names = list(dict.fromkeys(row.approximation for row in others))
     if names:
-        titles = " | ".join(f"{name}, time | memory, MiB" for name in names)
+        titles = " | ".join(f"{name}, time / VICReg's | memory, MiB" for name in names)
         lines += ["", f"| b x p, RBF | VICReg, ms | {titles} |", "|---" * (2 * len(names) + 2) + "|"]
     for size in dict.fromkeys((row.batch, row.width) for row in others):
         of_size = {row.approximation: row for row in others if (row.batch, row.width) == size}

@@ -14,7 +14,7 @@ COLOURS = {  # Okabe-Ito: told apart by colour-blind readers
     "polynomial": "#CC79A7",
     "rbf": "#D55E00",
     "laplacian": "#009E73",
-    "laplacian-l1": "#56B4E9",
+    "laplacian-l1": "#8B4513",
     "rq": "#E69F00",
     "VICReg": "#666666",
 }
@@ -41,8 +41,11 @@ def draw(rows: Sequence[Row], out: Path) -> None:
         right.set(xlabel="batch size b", title=f"{name} over batch size, p = 1024")
         for axes in (left, right):
             axes.set(xscale="log", yscale="log")
-            axes.xaxis.set_major_formatter("{x:,.0f}")
-            axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+            sizes = sorted({row.width for row in rows if row.approximation == "exact"})
+            if axes is right:
+                sizes = sorted({row.batch for row in rows if row.width == 1024})
+            axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
             axes.grid(True, which="major", alpha=0.3)
         for kind in ("png", "svg"):
             figure.savefig(out / f"{name}.{kind}", dpi=150)

@@ -33,11 +33,11 @@ MODELS: dict[str, dict[str, Any]] = {
 PLANES: dict[str, dict[str, tuple[str, Sequence[float], str, Sequence[float]]]] = {
     "smoke": {
         "A": ("batch size", (16, 64), "learning rate", (1e-3, 1e-2)),
-        "B": ("width", (16,), "variance weight", (0.01, 1)),
+        "B": ("projector width", (16,), "variance weight", (0.01, 1)),
     },
     "small": {
         "A": ("batch size", (16, 64, 256, 1024), "learning rate", (3e-4, 1e-3, 3e-3, 1e-2)),
-        "B": ("width", (32, 256, 1024, 4096), "variance weight", (0.01, 0.1, 0.3, 1)),
+        "B": ("projector width", (32, 256, 1024, 2048), "variance weight", (0.01, 0.1, 0.3, 1)),
     },
 }
 PLANES["full"] = PLANES["small"]
@@ -76,7 +76,7 @@ def _cells(job: Job, data: str) -> list[Cell]:
 
 
 def _setting(factor: str, value: float, model: dict[str, Any]) -> dict[str, Any]:
-    if factor == "width":
+    if factor == "projector width":
         return {"projector_hidden": int(value), "projector_outputs": int(value)}
     if factor == "variance weight":
         usual = CONVENTIONS["official"].weights if "method" in model else DEFAULT_WEIGHTS["scaled"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean
 
 from kvicreg.reproduction import tables
-from kvicreg.reproduction.drawing import COLOURS, GREY, MARKS, heading, reference_lines, styled
+from kvicreg.reproduction.drawing import COLOURS, GREY, MARKS, heading, styled
 from kvicreg.reproduction.tables import Row
 
 __all__ = ["draw", "draw_grids"]
@@ -61,15 +61,16 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 
 def draw_grids(rows: Sequence[Row], path: Path) -> None:
-    """A panel for each grid, a line for each contender, controls as lines."""
+    """A panel for each grid, a line for each contender; controls in words."""
     varied = [row for row in rows if row.get("grid") and "probe" in row]
     grids = list(dict.fromkeys(row["grid"] for row in varied))
     controls = [(name, 100 * mean(row["probe"] for row in rows if row["method"] == name)) for name in CONTROLS[:2]]
     with styled(path, 15, 5.6) as figure:
         heading(
             figure,
-            f"The same weights at other batch sizes, widths and numbers of images, on {varied[0]['data']}",
-            "Linear probe on the test set, %; mean over seeds.",
+            f"The same weights at other batch sizes, projectors and numbers of images, on {varied[0]['data']}",
+            f"Linear probe on the test set; seeds: {len({row['seed'] for row in varied})}. Fewer images are seen more "
+            f"often, for as many steps. Controls: {', '.join(f'{name} {score:.1f} %' for name, score in controls)}.",
         )
         panels = figure.subplots(1, len(grids), sharey=True, squeeze=False)[0]
         figure.subplots_adjust(left=0.05, right=0.84, top=0.8, bottom=0.13, wspace=0.08)
@@ -83,9 +84,9 @@ def draw_grids(rows: Sequence[Row], path: Path) -> None:
                 kind = name.split(",")[0]
                 line = ":" if name.endswith("published") else "-"
                 axes.plot(x, y, line, color=COLOURS.get(kind), marker=MARKS.get(kind, "o"), markersize=7, label=name)
-            reference_lines(axes, controls)
             axes.set_xticks(range(len(values)), [f"{value:,}" for value in values])
             axes.set_title(grid)
             axes.grid(axis="y", alpha=0.25)
+        panels[0].set_ylabel("linear probe, %")
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="center right", bbox_to_anchor=(0.995, 0.5))

@@ -14,14 +14,14 @@ def draw(results: Results, path: Path) -> None:
     """A panel for each data set, a dot for each run; what is chosen without labels is ringed."""
     criterion = best_criterion(results)
     worth = correlations(results)[criterion]
-    with styled(path, 1 + 4.4 * len(results), 4.9) as figure:
+    with styled(path, 1 + 5.2 * len(results), 5.4) as figure:
         heading(
             figure,
             f"Choosing without labels: agreement of {criterion} with the probe",
             "Each dot is a candidate at the end of its short training. No label had a part in the horizontal axis.",
         )
         panels = figure.subplots(1, len(results), squeeze=False)[0]
-        figure.subplots_adjust(left=0.9 / figure.get_size_inches()[0], right=0.99, top=0.74, bottom=0.13, wspace=0.22)
+        figure.subplots_adjust(left=0.9 / figure.get_size_inches()[0], right=0.99, top=0.76, bottom=0.22, wspace=0.22)
         for axes, (data, result) in zip(panels, results.items(), strict=True):
             last, known = str(result["steps"][-1]), quality(result)
             best = max(known, key=lambda name: known[name])
@@ -35,5 +35,6 @@ def draw(results: Results, path: Path) -> None:
             axes.set(title=f"{data}: rank correlation {worth[data]:+.2f}", xlabel=criterion)
             axes.grid(alpha=0.25)
             once = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-            axes.legend(once.values(), once.keys(), fontsize=9)
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "ncols": 3, "columnspacing": 1}
+            axes.legend(once.values(), once.keys(), fontsize=9, handletextpad=0.2, **below)
         panels[0].set_ylabel("linear probe, %")

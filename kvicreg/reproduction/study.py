@@ -34,7 +34,7 @@ def _one(factor: str, setting: str, values: Sequence[Any]) -> list[Variation]:
 
 
 def _widths(values: Sequence[int]) -> list[Variation]:
-    return [Variation("width", v, {"projector_hidden": v, "projector_outputs": v}) for v in values]
+    return [Variation("projector width", v, {"projector_hidden": v, "projector_outputs": v}) for v in values]
 
 
 SIZES = [*_one("batch size", "batch_size", (64, 128, 512, 1024)), *_widths((128, 256, 1024, 2048, 4096))]
@@ -113,7 +113,9 @@ def _cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     shared = {"data": data, "seed": seed, **job.narrow, **base}
     usual = job.config(**shared)
     if job.budget == "smoke":  # one value of every factor, at sizes that its images allow
-        variations = list({v.factor: v for v in variations if v.factor not in ("batch size", "width")}.values())
+        variations = list(
+            {v.factor: v for v in variations if v.factor not in ("batch size", "projector width")}.values()
+        )
     cells = [job.cell({"family": family, "factor": "default", "value": "", "change": {}}, **shared)]
     for variation in variations:
         change = dict(variation.settings)
@@ -131,7 +133,7 @@ def chosen(rows: Sequence[dict[str, Any]], family: str) -> dict[str, Any]:
     fair = {
         key: mean(row["probe"] for row in same)
         for key, same in found.items()
-        if len(same) == count and key[0] not in ("batch size", "width", "projector ends in")
+        if len(same) == count and key[0] not in ("batch size", "projector width", "projector ends in")
     }
     if not fair:
         return {}

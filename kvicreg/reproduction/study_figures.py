@@ -18,7 +18,7 @@ __all__ = ["draw"]
 
 DEFAULTS = {
     "batch size": "batch_size",
-    "width": "projector_outputs",
+    "projector width": "projector_outputs",
     "invariance weight": "invariance_weight",
     "variance weight": "variance_weight",
     "covariance weight": "covariance_weight",

@@ -87,7 +87,7 @@ def stability(measured: dict[str, Any], path: Path) -> None:
         figure.subplots_adjust(left=0.055, right=0.985, top=0.8, bottom=0.125, wspace=0.24)
         heading(
             figure,
-            f"The spectrum settles as 1/√b: slopes of {_signed(max(slopes))} to {_signed(min(slopes))} on log axes",
+            f"The operator settles as 1/√b: slopes of {_signed(max(slopes))} to {_signed(min(slopes))} on log axes",
             "Points uniform on a circle, where the population operator is known exactly. "
             f"Mean and middle 80 % of {measured['numbers']['draws']} batches.",
         )

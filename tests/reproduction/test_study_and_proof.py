@@ -23,8 +23,8 @@ def test_the_best_change_is_that_of_the_best_mean_over_data_sets():
         row("vicreg", "weights", "b", 0.8, "one", {"invariance_weight": 2.0}),
         row("vicreg", "weights", "b", 0.7, "two", {"invariance_weight": 2.0}),
         row("vicreg", "weights", "unfinished", 0.99, "one"),
-        row("vicreg", "width", 4096, 0.99, "one"),
-        row("vicreg", "width", 4096, 0.99, "two"),
+        row("vicreg", "projector width", 4096, 0.99, "one"),
+        row("vicreg", "projector width", 4096, 0.99, "two"),
         row("rbf", "weights", "a", 1.0, "one"),
     ]
     best = study.chosen(rows, "vicreg")
@@ -91,14 +91,17 @@ def test_findings_name_what_is_below_the_random_encoder():
         return {"name": name, "method": name, "data": data, "probe": probe, "seed": 0, **more}
 
     rows = [scored("vicreg, tuned", 0.8), scored("random encoder", 0.6), *(scored(k, 0.7) for k in proof.KERNELS)]
-    grids = [scored("rbf", 0.5, grid="width", value=128), scored("rq", 0.65, grid="width", value=128)]
+    grids = [
+        scored("rbf", 0.5, grid="projector width", value=128),
+        scored("rq", 0.65, grid="projector width", value=128),
+    ]
     found = proof.findings(rows, grids)
     assert not found["best_fixed_kernel_is_above_everywhere"]
     assert found["kernels_above_rival_everywhere"] == []
     better = [*rows, scored("vicreg, tuned", 0.7, "e"), *(scored(k, 0.8, "e") for k in proof.KERNELS)]
     better += [scored("linear", 1.0), scored("rbf", 0.85)]  # the means over two runs: 0.85 and 0.775
     assert proof.findings(better, [])["kernels_above_rival_everywhere"] == ["linear"]
-    assert found["kernels_below_the_random_encoder_in_the_grids"] == ["rbf at width 128, seed 0"]
+    assert found["kernels_below_the_random_encoder_in_the_grids"] == ["rbf at projector width 128, seed 0"]
 
 
 def test_margins_are_those_of_the_same_seed():
