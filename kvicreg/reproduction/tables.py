@@ -59,15 +59,15 @@ def groups(rows: Sequence[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
     return found
 
 
-def percent(rows: Sequence[Row], score: str = "probe") -> str:
+def percent(rows: Sequence[Row], score: str = "probe", digits: int = 1) -> str:
     """Mean over the seeds, plus or minus half the 95 % interval over images, and the least and most of the seeds."""
     rows = [row for row in rows if score in row]
     if not rows:
         return "failed"
     values = [100 * row[score] for row in rows]
     half = 50 * mean(row[f"{score}_high"] - row[f"{score}_low"] for row in rows)
-    spread = f" ({min(values):.1f} to {max(values):.1f})" if len(values) > 1 else ""
-    return f"{mean(values):.1f} ± {half:.1f}{spread}"
+    spread = f" ({min(values):.{digits}f} to {max(values):.{digits}f})" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f} ± {half:.{digits}f}{spread}"
 
 
 def name_of(row: Row) -> str:
@@ -75,7 +75,7 @@ def name_of(row: Row) -> str:
     return str(row.get("name") or (f"{row['method']} ({row['kernel']})" if row.get("kernel") else row["method"]))
 
 
-def summary(rows: Sequence[Row], *, best_first: bool = True) -> str:
+def summary(rows: Sequence[Row], *, best_first: bool = True, digits: int = 1) -> str:
     """A line for each name: its scores, seeds and seconds of training."""
     named = groups([{**row, "name": name_of(row)} for row in rows], "name")
     names = list(named)
@@ -84,7 +84,7 @@ def summary(rows: Sequence[Row], *, best_first: bool = True) -> str:
     lines = [f"| method | {' | '.join(SCORES.values())} | seeds | seconds of training |", "|---" * 6 + "|"]
     for name in names:
         seconds = mean(row.get("seconds", 0) for row in named[name])
-        scores = " | ".join(percent(named[name], score) for score in SCORES)
+        scores = " | ".join(percent(named[name], score, digits) for score in SCORES)
         lines.append(f"| {name[0]} | {scores} | {len(named[name])} | {seconds:.0f} |")
     return "\n".join(lines)
 
