@@ -7,6 +7,7 @@ probes on all that are not held out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import mean
 from typing import Any
@@ -24,14 +25,19 @@ HELD_OUT, EPOCHS = 5_000, 2
 """Training images to choose the kernel on; passes at the small budget, a tenth of the recipe's."""
 
 
-def run(job: Job) -> dict[str, Any]:
-    """Write ``mnist.md``, ``.csv`` and ``.json``."""
+def run(job: Job, *, epochs: int | None = None, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Write ``mnist.md``, ``.csv`` and ``.json``, or with `epochs` ``mnist-EPOCHS-epochs``; `names` limits the rows."""
     missing = job.missing(["mnist"])
     recipe: dict[str, Any] = {} if job.budget == "smoke" else {"recipe": "mnist", "holdout": HELD_OUT}
-    recipe |= {"epochs": EPOCHS} if job.budget == "small" else {}
+    if epochs or job.budget == "small":
+        recipe |= {"epochs": epochs or EPOCHS}
     models: dict[str, dict[str, Any]] = {kernel: {**recipe, "kernel": kernel} for kernel in KERNELS}
     models[VICREG] = {**recipe, "method": "vicreg"}
     models["supervised"] = {**recipe, "method": "supervised"}
+    unknown = set(names) - set(models)
+    if unknown:
+        raise ValueError(f"names: there is no {sorted(unknown)[0]!r}; there are {', '.join(map(repr, models))}")
+    models = {name: own for name, own in models.items() if not names or name in names}
     validation, test = [], []
     for seed in () if missing else job.seeds:
         cells = [job.cell({"name": name}, data="mnist", seed=seed, **own) for name, own in models.items()]
@@ -53,7 +59,8 @@ def run(job: Job) -> dict[str, Any]:
             f"The paper's numbers: {paper}."
         ]
     lines += ["", *tables.unfinished(sum("name" in row for row in test), len(models) * len(job.seeds))]
-    job.write("mnist", [*test, *validation], "\n".join([*lines, ""]), missing=missing, findings=found)
+    stem = f"mnist-{epochs}-epochs" if epochs else "mnist"
+    job.write(stem, [*test, *validation], "\n".join([*lines, ""]), missing=missing, findings=found)
     return found
 
 

@@ -57,7 +57,7 @@ def test_everything_at_smoke_size(tmp_path, capsys):
 
 
 def test_every_experiment_has_a_command():
-    assert set(EXPERIMENTS) <= {*SUMMARIES, "study", "proof", "theory"}
+    assert set(EXPERIMENTS) <= {*SUMMARIES, "study", "proof", "theory", "mnist"}
 
 
 def test_the_papers_numbers_are_where_they_belong():
