@@ -1,7 +1,8 @@
 """Who collapses where: VICReg beside Kernel VICReg over two planes of settings, mapped by rank and by accuracy.
 
-A batch size and learning rate, B width of the embeddings and weight of the variance term. The rank is that of the
-embeddings under the linear kernel, the same measure for all: the effective rank over the most it could be.
+A batch size and learning rate, B width of the embeddings and weight of the variance term. The rank is the effective
+rank of the embeddings under the linear kernel, the same measure for all. Embeddings of less than two directions have
+collapsed; an encoder that does worse than it did untrained has failed, whatever its rank.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ PLANES: dict[str, dict[str, tuple[str, Sequence[float], str, Sequence[float]]]] 
 }
 PLANES["full"] = PLANES["small"]
 """Two factors and their values; the variance weight is a factor on the default."""
-COLLAPSED, RANK_IMAGES = 0.05, 2_000
-"""Embeddings that use less than this share of their directions count as collapsed."""
+COLLAPSED, RANK_IMAGES = 2.0, 2_000
+"""Embeddings of a lower effective rank, over so many images, count as collapsed."""
 
 
 def run(job: Job, data: str = "cifar10") -> list[Row]:
@@ -85,62 +86,77 @@ def _setting(factor: str, value: float, model: dict[str, Any]) -> dict[str, Any]
 
 
 def _rank(folder: Path, cell: Cell) -> dict[str, float]:
-    """Effective rank of the embeddings of labelled training images, over the most it could be."""
+    """Effective rank of the embeddings of labelled training images."""
     fit, _ = splits(cell.config, "test" if not cell.config.holdout else "validation", RANK_IMAGES)
     z = extract(load_encoder(folder, projector=True), first_images(fit, min(RANK_IMAGES, len(fit))))
-    rank, bound = effective_rank(spectrum(z)), min(len(z) - 1, z.shape[1])
-    return {"embedding_rank": rank, "embedding_rank_share": rank / bound}
+    return {"embedding_rank": effective_rank(spectrum(z))}
 
 
-def _worse_than_untrained(rows: Sequence[Row]) -> float:
-    return mean(row["probe"] for row in rows if row["method"] == "random encoder")
+def _untrained(rows: Sequence[Row], score: str = "probe") -> float:
+    return mean(row[score] for row in rows if row["method"] == "random encoder")
 
 
 def _markdown(job: Job, rows: Sequence[Row], missing: dict[str, str]) -> str:
     parts = [tables.note(rows), ""] if rows else []
     parts += [f"Left out: {sentence}\n" for sentence in missing.values()]
     if rows:
-        bar = _worse_than_untrained(rows)
         trained = [row for row in rows if "plane" in row]
-        lines = ["| | of | collapsed | below the untrained encoder |", "|---|---|---|---|"]
+        columns = (
+            "runs",
+            "collapsed",
+            "probe below the untrained encoder's",
+            "20-NN below",
+            "mean probe",
+            "mean 20-NN",
+        )
+        lines = [f"| | {' | '.join(columns)} | probe above VICReg's |", "|---" * (len(columns) + 2) + "|"]
+        rival = {_place(row): row["probe"] for row in trained if row["name"] == "VICReg" and "probe" in row}
         for (name,), same in tables.groups(trained, "name").items():
-            gone = sum(row.get("embedding_rank_share", 0) < COLLAPSED for row in same)
-            below = sum(row.get("probe", 0) < bar for row in same)
-            lines.append(f"| {name} | {len(same)} | {gone} | {below} |")
-        said = f"Collapsed: embeddings with an effective rank below {COLLAPSED:.0%} of what it could be."
-        parts += ["\n".join(lines), "", f"{said} The untrained encoder's probe: {bar:.1%}.", ""]
+            gone = sum(row.get("embedding_rank", 0) < COLLAPSED for row in same)
+            below = [sum(row.get(score, 0) < _untrained(rows, score) for row in same) for score in ("probe", "knn")]
+            means = [f"{100 * mean(row.get(score, 0) for row in same):.1f}" for score in ("probe", "knn")]
+            above = "" if name == "VICReg" else sum(row.get("probe", 0) > rival.get(_place(row), 0) for row in same)
+            lines.append(f"| {' | '.join(map(str, (name, len(same), gone, *below, *means, above)))} |")
+        scores = f"{_untrained(rows):.1%} and {_untrained(rows, 'knn'):.1%}"
+        said = f"Collapsed: embeddings with an effective rank below {COLLAPSED:g}. The untrained encoder has {scores}."
+        parts += ["\n".join(lines), "", said, ""]
     return "\n".join(parts)
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return row["plane"], row["down"], row["across"], row["seed"]
 
 
 def _draw(job: Job, rows: Sequence[Row], data: str) -> None:
     """A heat map for each model, plane and measure; a cross where the embeddings have collapsed."""
     import numpy as np
+    from matplotlib.colors import LogNorm, Normalize
 
     planes = PLANES[job.budget]
-    bar = _worse_than_untrained(rows)
-    trained = [row for row in rows if "plane" in row]
-    measures = {"embedding_rank_share": "effective rank, % of what it could be", "probe": "linear probe, %"}
-    scores = [100 * row["probe"] for row in trained if "probe" in row]
-    ranges = {"embedding_rank_share": (0.0, 100.0), "probe": (min(scores), max(scores))}
+    bar = _untrained(rows)
+    trained = [row for row in rows if "plane" in row and "probe" in row]
+    measures = {"embedding_rank": "effective rank", "probe": "linear probe, %"}
+    scores, ranks = [100 * row["probe"] for row in trained], [row["embedding_rank"] for row in trained]
+    scales = {"embedding_rank": LogNorm(1, max(ranks)), "probe": Normalize(min(scores), max(scores))}
     with styled(job.out / "collapse-map", 15, 16.5) as figure:
         heading(
             figure,
             f"Who collapses where, on {data}",
-            f"✕: collapsed embeddings (below {COLLAPSED:.0%}); boxed: probe below the untrained encoder's, {bar:.1%}.",
+            f"✕: effective rank of the embeddings below {COLLAPSED:g}; boxed: probe below the untrained encoder's, "
+            f"{bar:.1%}.",
         )
         panels = figure.subplots(2 * len(planes), len(MODELS), squeeze=False)
         figure.subplots_adjust(left=0.075, right=0.9, top=0.925, bottom=0.04, wspace=0.12, hspace=0.42)
         for line, (plane, measure) in enumerate((p, m) for p in planes for m in measures):
             down, values, across, columns = planes[plane]
-            low, high = ranges[measure]
             for axes, name in zip(panels[line], MODELS, strict=True):
                 shown = np.full((len(values), len(columns)), np.nan)
                 for row in trained:
                     if (row["name"], row["plane"]) == (name, plane) and measure in row:
                         at = list(values).index(row["down"]), list(columns).index(row["across"])
-                        shown[at] = 100 * row[measure]
-                        _mark(axes, at, row, shown[at], (low + high) / 2, bar)
-                image = axes.imshow(shown, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+                        shown[at] = row[measure] * (100 if measure == "probe" else 1)
+                        _mark(axes, at, row, shown[at], scales[measure](shown[at]) > 0.5, bar)
+                image = axes.imshow(shown, cmap="cividis", norm=scales[measure], aspect="auto")
                 axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
                 axes.set_yticks(range(len(values)), [f"{value:g}" for value in values] if name == "VICReg" else [])
                 axes.set(xlabel=f"{across}{', of the default' if across == 'variance weight' else ''}", title=name)
@@ -151,12 +167,12 @@ def _draw(job: Job, rows: Sequence[Row], data: str) -> None:
             bars.set_label(measures[measure])
 
 
-def _mark(axes: Any, at: tuple[int, int], row: Row, value: float, middle: float, bar: float) -> None:
+def _mark(axes: Any, at: tuple[int, int], row: Row, value: float, bright: bool, bar: float) -> None:
     from matplotlib.patches import Rectangle
 
     y, x = at
-    colour = "black" if value > middle else "white"
-    gone = row.get("embedding_rank_share", 1) < COLLAPSED
+    colour = "black" if bright else "white"
+    gone = row["embedding_rank"] < COLLAPSED
     axes.text(x, y, f"{value:.0f}{' ✕' if gone else ''}", ha="center", va="center", color=colour, fontsize=11)
     if row["probe"] < bar:
         axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor="#D55E00", linewidth=2.5))
