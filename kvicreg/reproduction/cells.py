@@ -156,8 +156,7 @@ def controls(
         path = runs / "controls" / f"{Path(target or config.data).name}-{name.replace(' ', '-')}-{digest}.json"
         row = json.loads(path.read_text()) if path.is_file() else {}
         if row.get("config") != settings:
-            data = build_data(config)
-            encoder = RawPixels(data.shape) if name == "raw pixels" else _untrained(config, data)
+            encoder = control_encoder(name, config)
             seed = config.seed if name == "random encoder" else 0
             row = {"method": name, "kernel": None, "data": Path(config.data).name, "seed": seed}
             row |= _measure(encoder, replace(config, seed=seed), on, probe_images, target)
@@ -168,7 +167,11 @@ def controls(
     return rows
 
 
-def _untrained(config: TrainConfig, data: ImageData) -> PretrainedEncoder:
+def control_encoder(name: str, config: TrainConfig) -> nn.Module:
+    """ "raw pixels", or the "random encoder" of a config as its seed made it."""
+    data = build_data(config)
+    if name == "raw pixels":
+        return RawPixels(data.shape)
     views = build_views(config, data)
     method = build_method(resolve(config, data, views))
     description: dict[str, Any] = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
