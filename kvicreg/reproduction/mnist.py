@@ -53,11 +53,10 @@ def run(job: Job, *, epochs: int | None = None, names: Sequence[str] = ()) -> di
         margins = _margins(test)
         found["points_above_vicreg_with_the_same_seed"] = margins
         paper = ", ".join(f"{name} {number}" for name, number in PAPER["mnist"].items())
-        lines += [
-            f"Chosen on {validation[0]['scored_on']:,} held-out images: {best}. Above VICReg with the same seed, in "
-            f"points of the linear probe: {', '.join(f'{k} {mean(v):+.2f}' for k, v in margins.items())}. "
-            f"The paper's numbers: {paper}."
-        ]
+        lines += [f"Chosen on {validation[0]['scored_on']:,} held-out images: {best}. The paper's numbers: {paper}."]
+        if margins:
+            told = ", ".join(f"{kernel} {mean(points):+.2f}" for kernel, points in margins.items())
+            lines += [f"Above VICReg with the same seed, in points of the linear probe: {told}."]
     lines += ["", *tables.unfinished(sum("name" in row for row in test), len(models) * len(job.seeds))]
     stem = f"mnist-{epochs}-epochs" if epochs else "mnist"
     job.write(stem, [*test, *validation], "\n".join([*lines, ""]), missing=missing, findings=found)
