@@ -19,8 +19,8 @@ from kvicreg.evaluation.probes import fit_linear_probe
 from kvicreg.evaluation.robustness import robustness
 from kvicreg.models import load_encoder
 from kvicreg.reproduction import tables
-from kvicreg.reproduction.cells import Cell, control_encoder, splits
-from kvicreg.reproduction.drawing import BLUE, GREEN, ORANGE, heading, reference_lines, styled
+from kvicreg.reproduction.cells import CONTROLS, Cell, control_encoder, splits
+from kvicreg.reproduction.drawing import BLUE, GREEN, ORANGE, heading, styled
 from kvicreg.reproduction.jobs import Job
 from kvicreg.reproduction.tables import Row
 
@@ -46,20 +46,22 @@ def polynomial(job: Job) -> list[Row]:
         for seed in job.seeds
     ]
     rows = _measured(job, cells, "figure-polynomial", "(degree, coef0)")
-    trained = tables.groups([row for row in rows if "setting" in row and "clean" in row], "setting")
-    if trained:
+    measured = _named(rows)
+    if measured:
         with styled(job.out / "figure-polynomial", 14, 5.4) as figure:
             heading(figure, "Polynomial kernels under shifts, by degree and constant", _detail(job, rows))
-            axes = figure.add_axes((0.055, 0.13, 0.93, 0.66))
+            axes = figure.add_axes((0.055, 0.16, 0.93, 0.63))
             for number, (series, (colour, _, label)) in enumerate(SERIES.items()):
-                heights = [100 * mean(row[series] for row in same) for same in trained.values()]
+                heights = [100 * mean(row[series] for row in same) for same in measured.values()]
                 axes.bar(
                     [x + 0.27 * (number - 1) for x in range(len(heights))], heights, 0.25, color=colour, label=label
                 )
-            reference_lines(axes, _controls(rows))
-            axes.set_xticks(range(len(trained)), [name for (name,) in trained])
+            axes.set_xticks(
+                range(len(measured)),
+                [name if name not in CONTROLS else name.replace(" ", "\n") for (name,) in measured],
+            )
             axes.set(xlabel="(degree, coef0)", ylabel="linear probe, %")
-            axes.set_ylim(max(0, _lowest(rows) - 8), 101)
+            axes.set_ylim(0, 101)
             figure.legend(loc="upper right", ncols=5, bbox_to_anchor=(0.99, 0.87))
     return rows
 
@@ -74,23 +76,22 @@ def rbf(job: Job) -> list[Row]:
         for seed in job.seeds
     ]
     rows = _measured(job, cells, "figure-rbf", "gamma")
-    trained = tables.groups([row for row in rows if "setting" in row and "clean" in row], "setting")
-    if trained:
+    measured = _named(rows)
+    if measured:
         with styled(job.out / "figure-rbf", 11, 5.4) as figure:
             heading(
                 figure, "RBF kernels under shifts, by a fixed gamma and by the median heuristic", _detail(job, rows)
             )
-            axes = figure.add_axes((0.07, 0.13, 0.91, 0.66))
-            names = [name for (name,) in trained]
-            fixed = [x for x, name in enumerate(names) if name != "median"]
+            axes = figure.add_axes((0.07, 0.17, 0.91, 0.62))
+            names = [name for (name,) in measured]
+            fixed = [x for x, name in enumerate(names) if name in map("{:g}".format, GAMMAS[job.budget])]
             for series, (colour, mark, label) in SERIES.items():
-                heights = [100 * mean(row[series] for row in same) for same in trained.values()]
+                heights = [100 * mean(row[series] for row in same) for same in measured.values()]
                 axes.plot(fixed, [heights[x] for x in fixed], color=colour, marker=mark, markersize=7, label=label)
                 for x in set(range(len(names))) - set(fixed):
                     axes.plot(x, heights[x], color=colour, marker=mark, markersize=9, markerfacecolor="white")
-            reference_lines(axes, _controls(rows))
-            axes.set_xticks(range(len(names)), names)
-            axes.set(xlabel="gamma (hollow: the median heuristic)", ylabel="linear probe, %")
+            _name_ticks(axes, measured)
+            axes.set(xlabel="gamma (hollow: the median heuristic, and controls)", ylabel="linear probe, %")
             axes.grid(axis="y", alpha=0.25)
             figure.legend(loc="upper right", ncols=5, bbox_to_anchor=(0.99, 0.87))
     return rows
@@ -109,13 +110,23 @@ def _measured(job: Job, cells: Sequence[Cell], stem: str, down: str) -> list[Row
             cell = next(c for c in cells if c.config.seed == row["seed"])
             row |= _shifted(control_encoder(row["method"], replace(cell.config, images=None)), cell, job)
     lines = [f"| {down} | {' | '.join(label for *_, label in SERIES.values())} |", "|---" * 4 + "|"]
-    named = [{**row, "setting": row.get("setting", row["method"])} for row in rows]
-    for (name,), same in tables.groups(named, "setting").items():
+    for (name,), same in _named(rows).items():
         lines.append(f"| {name} | {' | '.join(tables.percent(same, series) for series in SERIES)} |")
     scored = [{**row, "scored_on": min(IMAGES, row["scored_on"])} for row in rows]
     text = "\n".join([*lines, "", *([tables.note(scored)] if rows else missing.values()), ""])
     job.write(stem, rows, text, missing=missing)
     return rows
+
+
+def _named(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of each setting, the controls after them."""
+    named = [{**row, "setting": row.get("setting", row["method"])} for row in rows if "clean" in row]
+    return tables.groups(sorted(named, key=lambda row: row["setting"] in CONTROLS), "setting")
+
+
+def _name_ticks(axes: Any, measured: dict[tuple[Any, ...], list[Row]]) -> None:
+    names = [name.replace(" ", "\n") if name in CONTROLS else name for (name,) in measured]
+    axes.set_xticks(range(len(names)), names)
 
 
 def _shifted(encoder: nn.Module, cell: Cell, job: Job) -> dict[str, float]:
@@ -137,13 +148,4 @@ def _shifted(encoder: nn.Module, cell: Cell, job: Job) -> dict[str, float]:
 
 def _detail(job: Job, rows: Sequence[Row]) -> str:
     count = min(IMAGES, rows[0]["scored_on"])
-    return f"Probe of clean MNIST images on {count:,} {job.on} images; seeds: {len(job.seeds)}. Grey: controls, clean."
-
-
-def _controls(rows: Sequence[Row]) -> list[tuple[str, float]]:
-    found = tables.groups([row for row in rows if "setting" not in row], "method")
-    return [(str(name), 100 * mean(row["probe"] for row in same)) for (name,), same in found.items()]
-
-
-def _lowest(rows: Sequence[Row]) -> float:
-    return 100 * min(row[series] for row in rows if "clean" in row for series in SERIES)
+    return f"Probe of clean MNIST images on {count:,} {job.on} images; seeds: {len(job.seeds)}."
