@@ -23,6 +23,7 @@ def build_encoder(
     stem: str = "auto",
     pool: int = 2,
     norm: str = "batch",
+    early_pool: int = 0,
 ) -> nn.Module:
     """Build an encoder with `.feature_dim` and `.description` (the arguments, ready for json).
 
@@ -34,6 +35,7 @@ def build_encoder(
         stem: ResNet-18's first layers: "small", "imagenet", or "auto" (small up to 64 pixels).
         pool: the small CNN's feature map is averaged to pool x pool.
         norm: "batch", or "group" for an encoder without batch statistics.
+        early_pool: the small CNN's second map, averaged to early_pool x early_pool, is kept beside the last.
     """
     if stem not in ("auto", "small", "imagenet"):
         raise ValueError(f"stem must be 'auto', 'small' or 'imagenet', got {stem!r}")
@@ -42,13 +44,14 @@ def build_encoder(
     description: dict[str, Any] = {"name": name, "in_channels": in_channels, "image_size": image_size}
     encoder: nn.Module
     if name == "small-cnn":
-        if image_size < 8 * pool:
+        needed = max(8 * pool, 4 * early_pool)
+        if image_size < needed:
             raise ValueError(
-                f"small-cnn, pool={pool}, needs images of {8 * pool} pixels, got {image_size}: "
-                f"enlarge them with image_size={8 * pool} (--image-size {8 * pool})"
+                f"small-cnn, pool={pool}, early_pool={early_pool}, needs images of {needed} pixels, got {image_size}: "
+                f"enlarge them with image_size={needed} (--image-size {needed})"
             )
-        description |= {"width": width, "pool": pool, "norm": norm}
-        encoder = SmallCNN(in_channels, width, pool, norm)
+        description |= {"width": width, "pool": pool, "norm": norm, "early_pool": early_pool}
+        encoder = SmallCNN(in_channels, width, pool, norm, early_pool)
     elif name == "resnet18":
         if stem == "auto":
             stem = "small" if image_size <= 64 else "imagenet"

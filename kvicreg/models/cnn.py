@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from kvicreg.models.norm import norm2d, scaled
 
 
 class SmallCNN(nn.Module):
-    """Images (b, in_channels, h, w) to features (b, 128 * width * pool^2).
+    """Images (b, in_channels, h, w) to features (b, (128 pool^2 + 64 early_pool^2) * width).
 
     Four blocks of 3x3 convolution, normalisation and ReLU with 32, 64, 128 and 128 channels (times width);
     the first three are followed by a 2x2 max-pool; the last map is average-pooled to pool x pool.
@@ -17,13 +18,16 @@ class SmallCNN(nn.Module):
         in_channels: channels of the images.
         width: factor on every layer's channels, rounded to multiples of 8.
         pool: 1 averages over the whole image; 2 keeps its quarters apart, which tells where things are.
+        early_pool: the second block's map, averaged to early_pool x early_pool, is kept beside the last; 0 for not.
         norm: "batch", or "group" for an encoder without batch statistics.
     """
 
-    def __init__(self, in_channels: int = 1, width: float = 1.0, pool: int = 2, norm: str = "batch") -> None:
+    def __init__(
+        self, in_channels: int = 1, width: float = 1.0, pool: int = 2, norm: str = "batch", early_pool: int = 0
+    ) -> None:
         super().__init__()
         channels = [scaled(c, width) for c in (32, 64, 128, 128)]
-        self.feature_dim = channels[-1] * pool * pool
+        self.feature_dim = channels[-1] * pool**2 + channels[1] * early_pool**2
         layers: list[nn.Module] = []
         for i, (inputs, outputs) in enumerate(zip([in_channels, *channels], channels, strict=False)):
             layers += [nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False), norm2d(norm, outputs), nn.ReLU(True)]
@@ -31,7 +35,12 @@ class SmallCNN(nn.Module):
                 layers.append(nn.MaxPool2d(2))
         self.blocks = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(pool)
+        self.early_pool = nn.AdaptiveAvgPool2d(early_pool) if early_pool else None
 
     def forward(self, x: Tensor) -> Tensor:
-        features: Tensor = self.pool(self.blocks(x)).flatten(1)
-        return features
+        early = x
+        for number, layer in enumerate(self.blocks, 1):
+            x = layer(x)
+            early = x if number == 8 else early  # two blocks of four layers
+        features: Tensor = self.pool(x).flatten(1)
+        return features if self.early_pool is None else torch.cat([features, self.early_pool(early).flatten(1)], 1)

@@ -40,7 +40,7 @@ FEW_LABELS = 1_000
 """Of the second linear probe."""
 CONTROLS = ("raw pixels", "random encoder")
 _PIXEL_SETTINGS = ("data", "image_size", "channels", "holdout")
-_CONTROL_SETTINGS = (*_PIXEL_SETTINGS, "encoder", "width", "stem", "pool", "norm", "seed")
+_CONTROL_SETTINGS = (*_PIXEL_SETTINGS, "encoder", "width", "stem", "pool", "early_pool", "norm", "seed")
 Say = Callable[[str], None]
 
 
@@ -144,10 +144,12 @@ def controls(
 ) -> list[dict[str, Any]]:
     """Rows of raw pixels and of the encoder as its seed made it, untrained; `known` ones are not measured again."""
     rows = []
+    usual = asdict(TrainConfig())  # what a setting was when it did not exist yet
     for name in CONTROLS:
         asked = _CONTROL_SETTINGS if name == "random encoder" else _PIXEL_SETTINGS
         settings = {key: getattr(config, key) for key in asked} | {"probe_images_of_cell": probe_images}
-        same = [row for row in known if row["method"] == name and settings.items() <= row["config"].items()]
+        of_name = [row for row in known if row["method"] == name]
+        same = [row for row in of_name if settings.items() <= {**usual, **row["config"]}.items()]
         if same and target is None:
             rows.append({**same[0], "config": settings})
             continue

@@ -198,6 +198,7 @@ def build_method(config: TrainConfig, encoder: nn.Module | None = None) -> Metho
             stem=config.stem,
             pool=config.pool,
             norm=config.norm,
+            early_pool=config.early_pool,
         )
     projector = Projector(
         int(encoder.feature_dim),  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ _NOT_NEGATIVE = (
     "probe_images",
     "local_crops",
     "holdout",
+    "early_pool",
 )
 
 
@@ -152,6 +153,8 @@ class TrainConfig:
     """First layers of ResNet-18; auto is small up to 64 pixels."""
     pool: int = 2
     """The small CNN's last map is averaged to pool x pool."""
+    early_pool: int = 0
+    """The small CNN's second map, averaged to early_pool x early_pool, is kept beside the last; 0 for not."""
     norm: Literal["batch", "group"] = "batch"
     """Normalisation; group uses no statistics of the batch."""
     projector_layers: int = 3

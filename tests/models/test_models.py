@@ -52,6 +52,21 @@ def test_encoders_give_features_of_the_width_they_announce(name, channels):
     assert encoder(torch.randn(2, channels, 32, 32)).shape == (2, encoder.feature_dim)
 
 
+def test_small_cnn_keeps_its_second_map_beside_the_last():
+    encoder = build_encoder("small-cnn", 1, 28, width=0.5, pool=3, early_pool=4).eval()
+    plain = build_encoder("small-cnn", 1, 28, width=0.5, pool=3).eval()
+    plain.load_state_dict(encoder.state_dict())
+    x = torch.randn(2, 1, 28, 28)
+    second = []
+    encoder.blocks[7].register_forward_hook(lambda _m, _i, out: second.append(out))
+    features = encoder(x)
+    assert features.shape == (2, 64 * 9 + 32 * 16) == (2, encoder.feature_dim)
+    torch.testing.assert_close(features[:, : 64 * 9], plain(x))
+    torch.testing.assert_close(features[:, 64 * 9 :].view(2, 32, 4, 4), nn.functional.adaptive_avg_pool2d(second[0], 4))
+    with pytest.raises(ValueError, match="early_pool=8, needs images of 32 pixels, got 28"):
+        build_encoder("small-cnn", 1, 28, early_pool=8)
+
+
 def test_stem_follows_the_image_size_when_it_is_auto():
     assert build_encoder("resnet18", 3, 32, width=0.1).conv1.stride == (1, 1)
     assert build_encoder("resnet18", 3, 96, width=0.1).conv1.stride == (2, 2)
