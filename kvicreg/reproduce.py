@@ -275,7 +275,7 @@ def mnist(
         kvicreg reproduce mnist --epochs 10 --names rbf "vicreg, published" --seeds 0
 
     Args:
-        budget: smoke (made-up images, seconds), small (2 epochs) or full (the recipe's 20).
+        budget: smoke (made-up images, seconds), small (1 epoch) or full (the recipe's 20).
         epochs: passes over the images, in place of the budget's; the table is then called mnist-EPOCHS-epochs.
         names: only these: kernels, "vicreg, published", supervised.
         seeds: one run of everything for each; by default 0 1 2, at smoke size 0.

@@ -10,6 +10,8 @@ Embeddings with a known spectrum: rows of an orthonormal basis without the const
 4. Scaled, without the diagonal a flat spectrum of rank r reads sqrt(1 - r/b).
 5. The median distance of one view of real images is that of both views pooled, to a few percent: which of them sets the
    bandwidth is no setting of its own.
+6. VICReg, official form: with unit deviations in all p coordinates of b points the covariance of a view is at least
+   p / (b - 1) - 1, so that with weights 25, 25, 1 embeddings wider than 33/8 (b - 1) cost less at deviations below 1.
 """
 
 import math
@@ -19,7 +21,7 @@ import pytest
 import torch
 from scipy.linalg import helmert
 
-from kvicreg import KernelVICRegLoss, kernels
+from kvicreg import KernelVICRegLoss, VICRegLoss, kernels
 from kvicreg.data import Views, load
 from kvicreg.models import Projector, build_encoder
 
@@ -109,3 +111,20 @@ def test_the_median_of_one_view_is_that_of_both(seed):  # claim 5
     both = np.median(torch.cat([first, second]).numpy())
     assert 1 / float(kernels.RBF().resolve(*embeddings).gamma) == pytest.approx(both, rel=1e-6)
     assert np.median(first.numpy()) == pytest.approx(both, rel=0.05)
+
+
+@pytest.mark.parametrize(("b", "times"), [(9, 1), (9, 3), (17, 4), (17, 8)])
+def test_published_vicreg_prefers_small_deviations_where_embeddings_are_wide(b, times):  # claim 6
+    p = times * (b - 1)
+    evenest = torch.from_numpy(np.tile(math.sqrt(b - 1) * helmert(b).T, times))  # its b - 1 directions share all
+    any_other = np.random.default_rng(0).normal(size=(b, p))
+    any_other = (any_other - any_other.mean(0)) / any_other.std(0, ddof=1)
+    criterion = VICRegLoss(eps=0.0)
+    assert float(criterion.terms(evenest, evenest).covariance) / 2 == pytest.approx(p / (b - 1) - 1, abs=1e-6)
+    found = criterion.terms(torch.from_numpy(any_other), torch.from_numpy(any_other))
+    assert float(found.covariance) / 2 >= p / (b - 1) - 1
+    deviations = np.linspace(0.02, 1.5, 149)
+    costs = [float(criterion(s * evenest, s * evenest)) for s in deviations]
+    least = min(1.0, (25 / (8 * (times - 1))) ** (1 / 3)) if times > 1 else 1.0
+    assert deviations[np.argmin(costs)] == pytest.approx(least, abs=0.011)
+    assert (least < 1) == (p > 33 / 8 * (b - 1))
