@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 BLOCK = 256
-"""Rows of a symmetric product that are computed at once, or half of them all if that is less."""
+"""Rows of a symmetric product that are computed at once; fewer where there are few, but not fewer than 128."""
 ROWS = 1024
 """Rows of points that are taken at once, so that a temporary of them stays in the cache."""
 
@@ -43,7 +43,7 @@ def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
     concrete = is_concrete(x) and (weights is None or is_concrete(weights))
     if n < BLOCK or x.device.type != "cpu" or not concrete or torch.is_grad_enabled():
         return (x if weights is None else x * weights.unsqueeze(-2)) @ x.mT
-    product, block = x.new_empty(*x.shape[:-1], n), min(BLOCK, n // 2)
+    product, block = x.new_empty(*x.shape[:-1], n), min(BLOCK, max(128, n // 4))
     for i, (points, out) in enumerate(zip(x.reshape(-1, n, k), product.view(-1, n, n), strict=True)):
         for start in range(0, n, block):
             stop = min(start + block, n)
