@@ -56,10 +56,7 @@ def polynomial(job: Job) -> list[Row]:
                 axes.bar(
                     [x + 0.27 * (number - 1) for x in range(len(heights))], heights, 0.25, color=colour, label=label
                 )
-            axes.set_xticks(
-                range(len(measured)),
-                [name if name not in CONTROLS else name.replace(" ", "\n") for (name,) in measured],
-            )
+            _name_ticks(axes, measured)
             axes.set(xlabel="(degree, coef0)", ylabel="linear probe, %")
             axes.set_ylim(0, 101)
             figure.legend(loc="upper right", ncols=5, bbox_to_anchor=(0.99, 0.87))
