@@ -1,0 +1,308 @@
+"""Settings as small frozen dataclasses that check themselves, each beside the code that reads it.
+
+Every kernel, method, encoder and optimizer owns an `Options` dataclass; together they make a tree. People give settings
+by flat names (``--kernel rq --epochs 100``, the keys of a YAML file, keyword arguments): each part of the tree takes
+what it reads, and what nothing has read is an error. Needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import pkgutil
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+
+__all__ = ["Family", "Options", "Setting", "Values", "choice", "did_you_mean", "option"]
+
+T = TypeVar("T")
+O = TypeVar("O", bound="Options")
+
+
+def option(
+    default: T,
+    help: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    needs: str | None = None,
+    argument: bool = False,
+) -> T:
+    """A field of an `Options` dataclass.
+
+    Args:
+        default: its value unless given.
+        help: one sentence for the command line and the documentation.
+        above, at_least, below, at_most: limits of a number; every number must be finite.
+        needs: another field without which this one is not read.
+        argument: given behind a colon in the name of the choice, as in ``timm:resnet50``, not by a name of its own.
+    """
+    limits = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
+    about = {"help": help, "limits": {k: v for k, v in limits.items() if v is not None}, "needs": needs}
+    return field(default=default, metadata={**about, "argument": argument})  # type: ignore[return-value]
+
+
+def choice(default: str, family: Family[O], help: str) -> O:
+    """A field that holds the options of one member of a family; its flat value is the member's name."""
+    made = field(default_factory=lambda: family.read(default, Values({})), metadata={"help": help, "family": family})
+    return made  # type: ignore[return-value]
+
+
+class Values:
+    """Settings by flat name, and which of them have been read."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = dict(given)
+        self.read: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.given
+
+    def take(self, name: str) -> Any:
+        """The value of a setting, which counts as read."""
+        self.read.add(name)
+        return self.given[name]
+
+
+class Setting(NamedTuple):
+    """One setting as people see it."""
+
+    name: str
+    value: Any
+    default: Any
+    type: Any
+    help: str
+    choices: tuple[str, ...]
+    """The names to choose from; empty for plain values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """A group of settings. Fields are made by `option`, `choice`, or are groups themselves.
+
+    ``class Adam(OptimizerOptions, name="adam")`` makes a member of the family that the base class declares.
+    """
+
+    name: ClassVar[str] = ""
+    family: ClassVar[Family[Any]]
+
+    def __init_subclass__(cls, name: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if name is not None:
+            cls.name = name
+            cls.family.members[name] = cls
+
+    def __post_init__(self) -> None:
+        hints = _hints(type(self))
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if "limits" not in f.metadata:
+                continue
+            value = _checked(value, hints[f.name], f.name)
+            _check_limits(f.name, value, f.metadata["limits"])
+            object.__setattr__(self, f.name, value)
+            needs = f.metadata["needs"]
+            if needs is not None and value != f.default and getattr(self, needs) in (None, False):
+                raise ValueError(f"{f.name} is read only with {needs}, which is not given")
+
+    @property
+    def choice(self) -> str:
+        """The name by which these options are chosen."""
+        argument = _argument(type(self))
+        return self.name if argument is None else f"{self.name}:{getattr(self, argument)}"
+
+    @classmethod
+    def read(cls, values: Values, **fixed: Any) -> Self:
+        """The options that `values` give; those not given keep their defaults, `fixed` fields their values."""
+        taken = dict(fixed)
+        for f in fields(cls):
+            if f.name in taken:
+                continue
+            if "family" in f.metadata:
+                if f.name in values:
+                    taken[f.name] = f.metadata["family"].read(values.take(f.name), values)
+                else:
+                    taken[f.name] = f.metadata["family"].read(_default(f).choice, values)
+            elif _is_group(f):
+                taken[f.name] = f.default_factory.read(values)  # type: ignore[union-attr]
+            elif not f.metadata.get("argument") and f.name in values:
+                taken[f.name] = values.take(f.name)
+        return cls(**taken)
+
+    def settings(self) -> Iterator[Setting]:
+        """Every setting that is read under the choices made, in order."""
+        hints = _hints(type(self))
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if "family" in f.metadata:
+                names = tuple(f.metadata["family"].names())
+                yield Setting(f.name, value.choice, _default(f).choice, str, f.metadata["help"], names)
+                yield from value.settings()
+            elif isinstance(value, Options):
+                yield from value.settings()
+            elif not f.metadata.get("argument"):
+                yield Setting(f.name, value, f.default, hints[f.name], f.metadata["help"], ())
+
+    def flat(self) -> dict[str, Any]:
+        """Every setting by name."""
+        return {setting.name: setting.value for setting in self.settings()}
+
+    def given(self) -> dict[str, Any]:
+        """The settings that differ from their defaults, by name."""
+        return {setting.name: setting.value for setting in self.settings() if setting.value != setting.default}
+
+    @classmethod
+    def of(cls, **settings: Any) -> Self:
+        """Options from flat names; a name that nothing reads is an error."""
+        return cls._complete(settings, settings)
+
+    def replace(self, **settings: Any) -> Self:
+        """These options with some changed; what the changes leave unread goes."""
+        return self._complete({**self.given(), **settings}, settings)
+
+    @classmethod
+    def _complete(cls, given: Mapping[str, Any], must_be_read: Mapping[str, Any]) -> Self:
+        for name in must_be_read:
+            if name not in readers(cls):
+                raise ValueError(f"there is no setting {name!r}; {did_you_mean(name, readers(cls))}")
+        values = Values(given)
+        options = cls.read(values)
+        for name in must_be_read:
+            if name not in values.read:
+                chosen = [s for s in options.settings() if s.choices]
+                under = ", ".join(f"{s.name} {s.value}" for s in chosen if s.name in _choosers(cls, name))
+                raise ValueError(f"nothing reads {name} with {under}; it is read by {', '.join(readers(cls)[name])}")
+        return options
+
+
+class Family(Generic[O]):
+    """Options of one kind that are chosen by name, such as the methods.
+
+    Args:
+        kind: what they are, in the singular, for messages.
+        package: where members live; its modules are imported when a name is first looked up.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self.members: dict[str, type[O]] = {}
+
+    def load(self) -> dict[str, type[O]]:
+        """All members, after every module of the package has been imported."""
+        package = import_module(self.package)
+        for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
+            import_module(f"{self.package}.{module.name}")
+        return self.members
+
+    def names(self) -> list[str]:
+        """The names to choose from."""
+        return [name if _argument(member) is None else f"{name}:NAME" for name, member in self.load().items()]
+
+    def find(self, name: str) -> type[O]:
+        """The options class called `name`."""
+        if not isinstance(name, str) or name not in self.load():
+            raise ValueError(f"there is no {self.kind} {name!r}; {did_you_mean(name, self.names())}")
+        return self.members[name]
+
+    def read(self, name: str, values: Values) -> O:
+        """The options of the member `name`, from the values that it reads."""
+        stem, colon, argument = str(name).partition(":")
+        member = self.find(stem if colon else name)
+        wanted = _argument(member)
+        if bool(colon) != (wanted is not None):
+            raise ValueError(f"there is no {self.kind} {name!r}; {did_you_mean(name, self.names())}")
+        return member.read(values, **({} if wanted is None else {wanted: argument}))
+
+
+def readers(cls: type[Options]) -> dict[str, list[str]]:
+    """Every setting that any choice in the tree reads, with the choices that do (none for those always read)."""
+    found: dict[str, list[str]] = {}
+    for f in fields(cls):
+        if "family" in f.metadata:
+            found.setdefault(f.name, [])
+            for name, member in f.metadata["family"].load().items():
+                for setting, by in readers(member).items():
+                    found.setdefault(setting, []).extend(by or [f"{f.name} {name}"])
+        elif _is_group(f):
+            found.update(readers(f.default_factory))  # type: ignore[arg-type]
+        elif not f.metadata.get("argument"):
+            found.setdefault(f.name, [])
+    return {name: list(dict.fromkeys(by)) for name, by in found.items()}
+
+
+def did_you_mean(name: object, names: typing.Iterable[str]) -> str:
+    """The nearest of the names as a question, or all of them."""
+    names = list(names)
+    near = difflib.get_close_matches(str(name), names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+
+
+def _choosers(cls: type[Options], setting: str) -> set[str]:
+    """The choice fields that decide whether a setting is read."""
+    return {by.split()[0] for by in readers(cls)[setting]} | {"method"}
+
+
+def _is_group(f: Field[Any]) -> bool:
+    return isinstance(f.default_factory, type) and issubclass(f.default_factory, Options)
+
+
+def _default(f: Field[Any]) -> Any:
+    return f.default_factory() if f.default_factory is not MISSING else f.default
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _argument(cls: type[Options]) -> str | None:
+    return next((f.name for f in fields(cls) if f.metadata.get("argument")), None)
+
+
+def _check_limits(name: str, value: Any, limits: dict[str, float]) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value}")
+    tests = {
+        "above": lambda limit: value > limit,
+        "at_least": lambda limit: value >= limit,
+        "below": lambda limit: value < limit,
+        "at_most": lambda limit: value <= limit,
+    }
+    if not all(tests[kind](limit) for kind, limit in limits.items()):
+        words = " and ".join(f"{kind.replace('_', ' ')} {limit:g}" for kind, limit in limits.items())
+        words = {"above 0": "positive", "at least 0": "at least 0"}.get(words, words)
+        raise ValueError(f"{name} must be {words}, got {value}")
+
+
+def _checked(value: Any, hint: Any, name: str) -> Any:
+    """The value as the hinted type, or a ValueError that says what was expected."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None and type(None) in parts:
+            return None
+        return _checked(value, next(part for part in parts if part is not type(None)), name)
+    if origin is Literal:
+        if value not in parts:
+            near = difflib.get_close_matches(str(value), [str(part) for part in parts], n=1)
+            hint_text = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"{name}: expected one of {', '.join(map(str, parts))}, got {value!r}{hint_text}")
+        return value
+    if hint is float and isinstance(value, str):  # YAML 1.1 reads 1e-3 as a string
+        try:
+            value = float(value)
+        except ValueError:
+            raise ValueError(f"{name}: expected a number, got {value!r}") from None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ValueError(f"{name}: expected {hint.__name__}, got {value!r}")
+    return value
