@@ -33,6 +33,7 @@ def option(
     below: float | None = None,
     at_most: float | None = None,
     needs: str | None = None,
+    flag: str | None = None,
     argument: bool = False,
 ) -> T:
     """A field of an `Options` dataclass.
@@ -42,11 +43,12 @@ def option(
         help: one sentence for the command line and the documentation.
         above, at_least, below, at_most: limits of a number; every number must be finite.
         needs: another field without which this one is not read.
+        flag: the flat name, where it is not the field's own.
         argument: given behind a colon in the name of the choice, as in ``timm:resnet50``, not by a name of its own.
     """
     limits = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     about = {"help": help, "limits": {k: v for k, v in limits.items() if v is not None}, "needs": needs}
-    return field(default=default, metadata={**about, "argument": argument})  # type: ignore[return-value]
+    return field(default=default, metadata={**about, "flag": flag, "argument": argument})  # type: ignore[return-value]
 
 
 def choice(default: str, family: Family[O], help: str) -> O:
@@ -105,12 +107,12 @@ class Options:
             value = getattr(self, f.name)
             if "limits" not in f.metadata:
                 continue
-            value = _checked(value, hints[f.name], f.name)
-            _check_limits(f.name, value, f.metadata["limits"])
+            value = _checked(value, hints[f.name], _flag(f))
+            _check_limits(_flag(f), value, f.metadata["limits"])
             object.__setattr__(self, f.name, value)
             needs = f.metadata["needs"]
             if needs is not None and value != f.default and getattr(self, needs) in (None, False):
-                raise ValueError(f"{f.name} is read only with {needs}, which is not given")
+                raise ValueError(f"{_flag(f)} is read only with {needs}, which is not given")
 
     @property
     def choice(self) -> str:
@@ -132,8 +134,8 @@ class Options:
                     taken[f.name] = f.metadata["family"].read(_default(f).choice, values)
             elif _is_group(f):
                 taken[f.name] = f.default_factory.read(values)  # type: ignore[union-attr]
-            elif not f.metadata.get("argument") and f.name in values:
-                taken[f.name] = values.take(f.name)
+            elif not f.metadata["argument"] and _flag(f) in values:
+                taken[f.name] = values.take(_flag(f))
         return cls(**taken)
 
     def settings(self) -> Iterator[Setting]:
@@ -147,8 +149,8 @@ class Options:
                 yield from value.settings()
             elif isinstance(value, Options):
                 yield from value.settings()
-            elif not f.metadata.get("argument"):
-                yield Setting(f.name, value, f.default, hints[f.name], f.metadata["help"], ())
+            elif not f.metadata["argument"]:
+                yield Setting(_flag(f), value, f.default, hints[f.name], f.metadata["help"], ())
 
     def flat(self) -> dict[str, Any]:
         """Every setting by name."""
@@ -223,18 +225,18 @@ class Family(Generic[O]):
 
 def readers(cls: type[Options]) -> dict[str, list[str]]:
     """Every setting that any choice in the tree reads, with the choices that do (none for those always read)."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for f in fields(cls):
         if "family" in f.metadata:
-            found.setdefault(f.name, [])
+            by_name.setdefault(f.name, [])
             for name, member in f.metadata["family"].load().items():
                 for setting, by in readers(member).items():
-                    found.setdefault(setting, []).extend(by or [f"{f.name} {name}"])
+                    by_name.setdefault(setting, []).extend(by or [f"{f.name} {name}"])
         elif _is_group(f):
-            found.update(readers(f.default_factory))  # type: ignore[arg-type]
-        elif not f.metadata.get("argument"):
-            found.setdefault(f.name, [])
-    return {name: list(dict.fromkeys(by)) for name, by in found.items()}
+            by_name.update(readers(f.default_factory))  # type: ignore[arg-type]
+        elif not f.metadata["argument"]:
+            by_name.setdefault(_flag(f), [])
+    return {name: list(dict.fromkeys(by)) for name, by in by_name.items()}
 
 
 def did_you_mean(name: object, names: typing.Iterable[str]) -> str:
@@ -247,6 +249,10 @@ def did_you_mean(name: object, names: typing.Iterable[str]) -> str:
 def _choosers(cls: type[Options], setting: str) -> set[str]:
     """The choice fields that decide whether a setting is read."""
     return {by.split()[0] for by in readers(cls)[setting]} | {"method"}
+
+
+def _flag(f: Field[Any]) -> str:
+    return f.metadata["flag"] or f.name
 
 
 def _is_group(f: Field[Any]) -> bool:

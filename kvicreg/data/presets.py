@@ -1,58 +1,42 @@
-"""How strong the views are: one dataclass, one table of presets, one function that combines them."""
+"""How strong the views are: the strengths, a table of presets, and the settings that choose and change them."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from typing import Literal
+
+from kvicreg.options import Options, did_you_mean, option
+
+__all__ = ["PRESETS", "ViewConfig", "ViewOptions", "view_config"]
 
 
-@dataclass(frozen=True)
-class ViewConfig:
+@dataclass(frozen=True, kw_only=True)
+class ViewConfig(Options):
     """Strengths of the random views. Chances are probabilities in [0, 1]; a strength of 0 switches its part off."""
 
-    crop_area: float = 1.0
-    """Smallest part of the image's area that a random resized crop keeps; 1 means no crop."""
-    crop_ratio: float = 4 / 3
-    """Widest aspect ratio of a crop (and 1 / crop_ratio the tallest)."""
-    flip: float = 0.0
-    """Chance of a horizontal flip."""
-    jitter: float = 0.0
-    """Chance that brightness, contrast, saturation and hue change at all."""
-    brightness: float = 0.0
-    """Factor drawn from 1 -+ this."""
-    contrast: float = 0.0
-    """Factor drawn from 1 -+ this."""
-    saturation: float = 0.0
-    """Factor drawn from 1 -+ this."""
-    hue: float = 0.0
-    """Turn of the colour circle drawn from -+ this; 0.5 is half the circle."""
-    grayscale: float = 0.0
-    """Chance of losing all colour."""
-    blur: float = 0.0
-    """Chance of a Gaussian blur."""
-    blur_sigma: float = 2.0
-    """Largest standard deviation of the blur, in pixels of the view; the smallest is 0.1."""
-    solarize: float = 0.0
-    """Chance of inverting every value above one half."""
-    rotation: float = 0.0
-    """Rotation drawn from -+ this many degrees."""
-    translation: float = 0.0
-    """Shift along each axis drawn from -+ this part of the side."""
-    scale: float = 0.0
-    """Zoom drawn from 1 -+ this."""
-    shear: float = 0.0
-    """Shear drawn from -+ this many degrees."""
+    crop_area: float = option(1.0, "Smallest part of the image's area that a random resized crop keeps; 1 means no crop.", above=0, at_most=1)
+    crop_area_max: float = option(1.0, "Largest part of the image's area that a crop keeps.", above=0, at_most=1)
+    crop_ratio: float = option(4 / 3, "Widest aspect ratio of a crop (and 1 / crop_ratio the tallest).", at_least=1, at_most=10)
+    flip: float = option(0.0, "Chance of a horizontal flip.", at_least=0, at_most=1)
+    jitter: float = option(0.0, "Chance that brightness, contrast, saturation and hue change at all.", at_least=0, at_most=1)
+    brightness: float = option(0.0, "Brightness factor drawn from 1 -+ this.", at_least=0, at_most=1)
+    contrast: float = option(0.0, "Contrast factor drawn from 1 -+ this.", at_least=0, at_most=1)
+    saturation: float = option(0.0, "Saturation factor drawn from 1 -+ this.", at_least=0, at_most=1)
+    hue: float = option(0.0, "Turn of the colour circle drawn from -+ this; 0.5 is half the circle.", at_least=0, at_most=0.5)
+    grayscale: float = option(0.0, "Chance of losing all colour.", at_least=0, at_most=1)
+    blur: float = option(0.0, "Chance of a Gaussian blur.", at_least=0, at_most=1)
+    blur_sigma: float = option(2.0, "Largest standard deviation of the blur, in pixels of the view; the smallest is 0.1.", at_least=0.1, at_most=100)
+    solarize: float = option(0.0, "Chance of inverting every value above one half.", at_least=0, at_most=1)
+    rotation: float = option(0.0, "Rotation drawn from -+ this many degrees.", at_least=0, at_most=180)
+    translation: float = option(0.0, "Shift along each axis drawn from -+ this part of the side.", at_least=0, at_most=1)
+    zoom: float = option(0.0, "Zoom drawn from 1 -+ this.", at_least=0, at_most=0.9)
+    shear: float = option(0.0, "Shear drawn from -+ this many degrees.", at_least=0, at_most=60)
 
     def __post_init__(self) -> None:
-        limits = {"crop_ratio": (1.0, 10.0), "blur_sigma": (0.1, 100.0), "hue": (0.0, 0.5)}
-        limits |= {"rotation": (0.0, 180.0), "shear": (0.0, 60.0), "scale": (0.0, 0.9)}
-        for field in fields(self):
-            value, (low, high) = getattr(self, field.name), limits.get(field.name, (0.0, 1.0))
-            if not isinstance(value, int | float) or not low <= value <= high:
-                raise ValueError(f"view {field.name}: expected a number from {low:g} to {high:g}, got {value!r}")
-        if self.crop_area == 0:
-            raise ValueError("view crop_area: expected a number above 0, got 0")
+        super().__post_init__()
+        if self.crop_area > self.crop_area_max:
+            raise ValueError(f"crop_area {self.crop_area:g} is above crop_area_max, {self.crop_area_max:g}")
 
     @property
     def crops(self) -> bool:
@@ -62,7 +46,7 @@ class ViewConfig:
     @property
     def affine(self) -> bool:
         """Whether the image may be moved so that the view shows what lies beyond its border."""
-        return max(self.rotation, self.translation, self.scale, self.shear) > 0
+        return max(self.rotation, self.translation, self.zoom, self.shear) > 0
 
 
 _NATURAL = ViewConfig(
@@ -70,10 +54,10 @@ _NATURAL = ViewConfig(
 )  # fmt: skip
 
 PRESETS: dict[str, ViewConfig] = {
-    "digits": ViewConfig(rotation=15, translation=0.1, scale=0.2, shear=15),
+    "digits": ViewConfig(rotation=15, translation=0.1, zoom=0.2, shear=15),
     "clothes": ViewConfig(
         crop_area=0.5, flip=0.5, jitter=0.8, brightness=0.4, contrast=0.4, rotation=5, translation=0.05,
-        scale=0.1
+        zoom=0.1
     ),
     "small": replace(_NATURAL, blur=0.2, blur_sigma=1.0),  # 32 pixels: more blur leaves nothing to see
     "natural": replace(_NATURAL, blur=0.5, solarize=0.1),
@@ -89,6 +73,36 @@ PRESET_OF_DATA = {
 }  # every other data set, and any folder: "natural"
 
 
+Preset = Literal["auto", "digits", "clothes", "small", "natural", "none"]
+
+# each strength once more, as a setting that is open unless given
+_Changes = make_dataclass(
+    "_Changes",
+    [
+        (f.name, float | None, option(None, f.metadata["help"], **f.metadata["limits"]))  # type: ignore[misc]
+        for f in fields(ViewConfig)
+    ],
+    bases=(Options,),
+    frozen=True,
+    kw_only=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions(Options):
+    """Settings of the random views: a preset, and single strengths changed on top of it."""
+
+    preset: Preset = option(
+        "auto", "Preset of the random views: auto (by data set), digits, clothes, small, natural, none.", flag="views"
+    )
+    changes: Options = field(default_factory=_Changes)
+
+    def config(self, data_name: str) -> ViewConfig:
+        """The strengths for data of that name."""
+        name = PRESET_OF_DATA.get(data_name, "natural") if self.preset == "auto" else self.preset
+        return view_config(name, self.changes.given())
+
+
 def view_config(preset: str, changes: Mapping[str, float] | None = None) -> ViewConfig:
     """The views of a preset, or of a data set's name, with single strengths changed.
 
@@ -96,11 +110,11 @@ def view_config(preset: str, changes: Mapping[str, float] | None = None) -> View
         >>> view_config("cifar10", {"blur": 0}).crop_area
         0.2
     """
-    config = PRESETS[preset if preset in PRESETS else PRESET_OF_DATA.get(preset, "natural")]
-    known = [field.name for field in fields(ViewConfig)]
-    for name in changes or {}:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"views: no strength is called {name!r}{hint} There are: {', '.join(known)}")
-    return replace(config, **(changes or {}))
+    name = PRESET_OF_DATA.get(preset, preset)
+    if name not in PRESETS:
+        raise ValueError(f"views: there is no preset {preset!r}; {did_you_mean(preset, PRESETS)}")
+    strengths = [f.name for f in fields(ViewConfig)]
+    for change in changes or {}:
+        if change not in strengths:
+            raise ValueError(f"views: no strength is called {change!r}; {did_you_mean(change, strengths)}")
+    return replace(PRESETS[name], **(changes or {}))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kvicreg.data.addresses import uniform
 from kvicreg.data.images import ImageData
-from kvicreg.data.presets import ViewConfig, view_config
+from kvicreg.data.presets import ViewConfig, ViewOptions
 from kvicreg.data.transforms import (
     LUMA,
     affine_maps,
@@ -67,7 +67,7 @@ class Views:
     def of(cls, data: ImageData, config: ViewConfig | None = None) -> Views:
         """The views that fit `data`: its preset unless `config` is given, its size, its mean and deviation."""
         mean, std = normalisation(data)
-        return cls(config or view_config(data.name), size=data.shape[2], mean=mean, std=std)
+        return cls(config or ViewOptions().config(data.name), size=data.shape[2], mean=mean, std=std)
 
     @torch.no_grad()
     def __call__(self, images: Tensor, samples: Tensor, *, seed: int, epoch: int, view: int) -> Tensor:
@@ -84,11 +84,11 @@ class Views:
             raise ValueError(f"samples: expected {len(images)} indices, got shape {tuple(samples.shape)}")
         numbers = uniform(samples, len(_PARAMETERS), seed=seed, epoch=epoch, view=view)
         chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
-        spread = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
+        signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
         with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
-            x = self._geometry(images.float(), chance, spread)
+            x = self._geometry(images.float(), chance, signed)
             x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
-            return self._solarize(self._colour(x, chance, spread), chance)
+            return self._solarize(self._colour(x, chance, signed), chance)
 
     def plain(self, images: Tensor) -> Tensor:
         """The images themselves, float32 (b, c, size, size): resized where needed and normalised."""
@@ -118,14 +118,15 @@ class Views:
         if not c.affine and not c.crops and x.shape[2] == self.size:
             return x
         if c.crops or not c.affine:
-            boxes = crop_boxes(1 - (1 - c.crop_area) * u["area"], v["ratio"], v["left"], v["top"], c.crop_ratio)
+            area = c.crop_area_max - (c.crop_area_max - c.crop_area) * u["area"]
+            boxes = crop_boxes(area, v["ratio"], v["left"], v["top"], c.crop_ratio)
             maps = crop_maps(boxes, u["flip"] < c.flip)
         if not c.affine:
             return sample(x, maps, self.size, "border")
         outer = affine_maps(
             math.radians(c.rotation) * v["angle"],
             math.radians(c.shear) * v["shear"],
-            1 + c.scale * v["scale"],
+            1 + c.zoom * v["scale"],
             c.translation * v["shift_x"],
             c.translation * v["shift_y"],
         )

@@ -1,7 +1,7 @@
-"""Self-supervised methods: one file each, an encoder with its heads and its loss."""
+"""Self-supervised methods: one file each, an encoder with its heads, its loss and its settings."""
 
 from kvicreg.methods.barlow_twins import BarlowTwins
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.base import METHODS, Method, MethodOptions, StepResult
 from kvicreg.methods.byol import BYOL
 from kvicreg.methods.dino import DINO
 from kvicreg.methods.kernel_barlow_twins import KernelBarlowTwins
@@ -16,23 +16,6 @@ from kvicreg.methods.supervised import Supervised
 from kvicreg.methods.swav import SwAV
 from kvicreg.methods.vicreg import VICReg
 
-METHODS: dict[str, type[Method]] = {
-    "kernel-vicreg": KernelVICReg,
-    "vicreg": VICReg,
-    "simclr": SimCLR,
-    "swav": SwAV,
-    "moco": MoCo,
-    "byol": BYOL,
-    "dino": DINO,
-    "simsiam": SimSiam,
-    "barlow-twins": BarlowTwins,
-    "ssl-hsic": SSLHSIC,
-    "kernel-simclr": KernelSimCLR,
-    "kernel-byol": KernelBYOL,
-    "kernel-barlow-twins": KernelBarlowTwins,
-    "supervised": Supervised,
-}
-
 __all__ = [
     "BYOL",
     "DINO",
@@ -44,6 +27,7 @@ __all__ = [
     "KernelSimCLR",
     "KernelVICReg",
     "Method",
+    "MethodOptions",
     "MoCo",
     "SimCLR",
     "SimSiam",

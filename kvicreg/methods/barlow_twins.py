@@ -1,10 +1,29 @@
 """Barlow Twins: the cross-correlation matrix of the two views is driven to the identity."""
 
-from kvicreg.losses import BarlowTwinsLoss
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from kvicreg.losses import BarlowTwinsLoss, BarlowTwinsOptions
+from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
+
+__all__ = ["BarlowTwins"]
 
 
 class BarlowTwins(Siamese):
     """BarlowTwinsLoss of the embeddings of two views."""
 
     Loss = BarlowTwinsLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsMethodOptions(MethodOptions, name="barlow-twins"):
+    """Settings of Barlow Twins."""
+
+    loss: BarlowTwinsOptions = field(default_factory=BarlowTwinsOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> BarlowTwins:
+        return BarlowTwins(encoder, projector, BarlowTwinsLoss(**self.loss.flat()))

@@ -1,11 +1,54 @@
-"""What every self-supervised method is to the training loop."""
+"""What every self-supervised method is to the training loop, and what its settings are."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Self
 
 from torch import Tensor, nn
+
+from kvicreg.options import Family, Options
+
+__all__ = ["METHODS", "Method", "MethodOptions", "StepResult"]
+
+METHODS: Family[MethodOptions] = Family("method", "kvicreg.methods")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions(Options):
+    """Settings of a method. A new method defines `build`, in a file of its own in this folder."""
+
+    family: ClassVar[Family[Any]] = METHODS
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> Method:
+        """The method with its heads and its loss.
+
+        Args:
+            encoder: images (b, c, h, w) to features, with `.feature_dim`.
+            projector: features to embeddings, with `.output_dim`.
+            norm: normalization of further heads, "batch" or "group".
+            seed: of what the loss draws, such as landmarks.
+        """
+        raise NotImplementedError
+
+    def resolved(self, classes: int | None = None) -> Self:
+        """The settings with every default written out; `classes` is how many the data have."""
+        return self
+
+    @property
+    def label(self) -> str:
+        """What tells runs of this method apart in the name of a folder."""
+        return self.name
+
+    def describe(self) -> str:
+        """The method in words."""
+        return self.name
+
+    @property
+    def crops(self) -> tuple[int, float]:
+        """How many smaller crops the method sees beside the two views, and the largest area of each."""
+        return 0, 1.0
 
 
 class StepResult(NamedTuple):
@@ -23,8 +66,7 @@ class Method(nn.Module):
     """An encoder with its heads and its loss.
 
     A method with a momentum encoder, a queue or a predictor keeps them as submodules and buffers, so that checkpoints
-    hold them, reads views in `step` and moves averages in `after_step`. Arguments of the method and of its loss that
-    are called like a setting of `TrainConfig` are filled from it.
+    hold them, reads views in `step` and moves averages in `after_step`.
 
     Attributes:
         encoder: images (b, c, h, w) to features (b, q), what pretraining is for.
@@ -34,8 +76,6 @@ class Method(nn.Module):
 
     Loss: ClassVar[type[nn.Module]]
     """The class of its loss."""
-    many_views: ClassVar[bool] = False
-    """Whether `step` takes smaller crops after the two views (multi-crop)."""
 
     encoder: nn.Module
     projector: nn.Module

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from torch import Tensor, nn
 
 from kvicreg.losses import BYOLLoss
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.target import Target, rising
 from kvicreg.models import Projector
+from kvicreg.options import Options, option
+
+__all__ = ["BYOL", "PredictorOptions"]
 
 
 class BYOL(Method):
     """loss(q1, q2, t1, t2) of the online network's predictions q and the target's embeddings t of both views.
 
     Args:
-        target_momentum: at the start of training, 0.996 as published; it rises to 1 along half a cosine.
+        target_momentum: at the start of training, 0.996 in the long trainings of the paper; it rises to 1 along half a cosine.
         predictor_hidden: width of the predictor's hidden layer.
         norm: the predictor's normalisation.
     """
@@ -48,3 +52,23 @@ class BYOL(Method):
     def after_step(self, step: int, total_steps: int) -> None:
         momentum = rising(self.target_momentum, step, total_steps)
         self.target.follow(self.encoder, self.projector, momentum=momentum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorOptions(Options):
+    """Settings of the predictor and the slow copy that it predicts."""
+
+    target_momentum: float = option(
+        0.99, "Momentum of the slow copy at the start; it rises to 1.", at_least=0, at_most=1
+    )
+    predictor_hidden: int = option(1024, "Hidden width of the predictor.", above=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BYOLOptions(MethodOptions, name="byol"):
+    """Settings of BYOL."""
+
+    predictor: PredictorOptions = field(default_factory=PredictorOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> BYOL:
+        return BYOL(encoder, projector, norm=norm, **self.predictor.flat())

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from kvicreg.losses import DINOLoss
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.losses import DINOLoss, DINOOptions
+from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.target import Target, rising
+from kvicreg.options import option
+
+__all__ = ["DINO"]
 
 
 class DINO(Method):
@@ -19,12 +23,11 @@ class DINO(Method):
     The encoder that a run leaves is the student's.
 
     Args:
-        target_momentum: of the teacher at the start of training, 0.996 as published; it rises to 1 along half a cosine.
+        target_momentum: of the teacher at the start of training, 0.996 in the long trainings of the paper; it rises to 1 along half a cosine.
         frozen_steps: steps before the prototypes begin to learn; published: those of the first epoch.
     """
 
     Loss = DINOLoss
-    many_views = True
 
     def __init__(
         self,
@@ -49,3 +52,26 @@ class DINO(Method):
     def after_step(self, step: int, total_steps: int) -> None:
         momentum = rising(self.target_momentum, step, total_steps)
         self.target.follow(self.encoder, self.projector, self.prototypes, momentum=momentum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DINOMethodOptions(MethodOptions, name="dino"):
+    """Settings of DINO."""
+
+    loss: DINOOptions = field(default_factory=DINOOptions)
+    target_momentum: float = option(0.99, "Momentum of the teacher at the start; it rises to 1.", at_least=0, at_most=1)
+    frozen_steps: int = option(30, "Steps before the prototypes begin to learn.", at_least=0)
+    local_crops: int = option(0, "Smaller crops beside the two views (multi-crop).", at_least=0)
+    local_crop_area: float = option(
+        0.4, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
+    )
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> DINO:
+        loss = DINOLoss(**self.loss.flat())
+        return DINO(
+            encoder, projector, loss, target_momentum=self.target_momentum, frozen_steps=self.frozen_steps
+        )
+
+    @property
+    def crops(self) -> tuple[int, float]:
+        return self.local_crops, self.local_crop_area

@@ -1,10 +1,32 @@
 """Kernel Barlow Twins: the cross-covariance operator of the two views is driven to the identity."""
 
-from kvicreg.losses import KernelBarlowTwinsLoss
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
+from kvicreg.losses import KernelBarlowTwinsLoss, KernelBarlowTwinsOptions
+from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
+
+__all__ = ["KernelBarlowTwins"]
 
 
 class KernelBarlowTwins(Siamese):
     """KernelBarlowTwinsLoss of the embeddings of two views."""
 
     Loss = KernelBarlowTwinsLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelBarlowTwinsMethodOptions(KernelMethodOptions, name="kernel-barlow-twins"):
+    """Settings of Kernel Barlow Twins."""
+
+    loss: KernelBarlowTwinsOptions = field(default_factory=KernelBarlowTwinsOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelBarlowTwins:
+        return KernelBarlowTwins(encoder, projector, KernelBarlowTwinsLoss(**self.in_feature_space(seed), **self.loss.flat()))
+
+    def resolved(self, classes: int | None = None) -> KernelBarlowTwinsMethodOptions:
+        return replace(self, loss=replace(self.loss, redundancy_weight=self.loss.weight))

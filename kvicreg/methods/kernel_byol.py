@@ -1,10 +1,30 @@
 """Kernel BYOL: BYOL with the distance of a kernel's feature space."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
 from kvicreg.losses import KernelBYOLLoss
-from kvicreg.methods.byol import BYOL
+from kvicreg.methods.byol import BYOL, PredictorOptions
+from kvicreg.methods.kernel_method import KernelMethodOptions
+
+__all__ = ["KernelBYOL"]
 
 
 class KernelBYOL(BYOL):
     """BYOL whose predictions and targets are compared in a kernel's feature space."""
 
     Loss = KernelBYOLLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelBYOLOptions(KernelMethodOptions, name="kernel-byol"):
+    """Settings of Kernel BYOL."""
+
+    predictor: PredictorOptions = field(default_factory=PredictorOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelBYOL:
+        loss = KernelBYOLLoss(**self.in_feature_space(seed))
+        return KernelBYOL(encoder, projector, loss, norm=norm, **self.predictor.flat())

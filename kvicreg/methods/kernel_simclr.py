@@ -1,10 +1,29 @@
 """Kernel SimCLR: SimCLR with similarities of a kernel's feature space."""
 
-from kvicreg.losses import KernelSimCLRLoss
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from kvicreg.losses import KernelSimCLRLoss, KernelSimCLROptions
+from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
+
+__all__ = ["KernelSimCLR"]
 
 
 class KernelSimCLR(Siamese):
     """KernelSimCLRLoss of the embeddings of two views."""
 
     Loss = KernelSimCLRLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSimCLRMethodOptions(KernelMethodOptions, name="kernel-simclr"):
+    """Settings of Kernel SimCLR."""
+
+    loss: KernelSimCLROptions = field(default_factory=KernelSimCLROptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelSimCLR:
+        return KernelSimCLR(encoder, projector, KernelSimCLRLoss(**self.in_feature_space(seed), **self.loss.flat()))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from kvicreg.losses import KernelVICRegLoss
+from kvicreg.losses.kernel_vicreg import KernelVICRegOptions
 from kvicreg.methods.base import StepResult
+from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
+from kvicreg.options import option
+
+__all__ = ["KernelVICReg"]
 
 
 class KernelVICReg(Siamese):
@@ -20,3 +26,23 @@ class KernelVICReg(Siamese):
         self, views: Sequence[Tensor], step: int, labels: Tensor | None = None, groups: Tensor | None = None
     ) -> StepResult:
         return self.step(views, step) if groups is None else self.step(views, step, groups=groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
+    """Settings of Kernel VICReg."""
+
+    loss: KernelVICRegOptions = field(default_factory=KernelVICRegOptions)
+    groups: str | None = option(
+        None, "Group-fair terms: a file with a group per training image, FILE.csv:COLUMN, or a column of groups.csv."
+    )
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelVICReg:
+        return KernelVICReg(encoder, projector, KernelVICRegLoss(**self.in_feature_space(seed), **self.loss.flat()))
+
+    def resolved(self, classes: int | None = None) -> KernelVICRegMethodOptions:
+        return replace(self, loss=self.loss.resolved())
+
+    @property
+    def label(self) -> str:
+        return self.kernel.choice.replace("*", "")

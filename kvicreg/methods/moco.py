@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from kvicreg.losses import InfoNCELoss
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.losses import InfoNCELoss, InfoNCEOptions
+from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.queue import Queue
 from kvicreg.methods.target import Target
+from kvicreg.options import option
+
+__all__ = ["MoCo"]
 
 
 class MoCo(Method):
@@ -47,3 +51,16 @@ class MoCo(Method):
 
     def after_step(self, step: int, total_steps: int) -> None:
         self.target.follow(self.encoder, self.projector, momentum=self.target_momentum)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoOptions(MethodOptions, name="moco"):
+    """Settings of MoCo."""
+
+    loss: InfoNCEOptions = field(default_factory=InfoNCEOptions)
+    queue: int = option(4096, "Embeddings of former batches to tell a key from.", above=0)
+    target_momentum: float = option(0.99, "Momentum of the slow copy.", at_least=0, at_most=1)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> MoCo:
+        loss = InfoNCELoss(**self.loss.flat())
+        return MoCo(encoder, projector, loss, queue=self.queue, target_momentum=self.target_momentum)

@@ -8,17 +8,17 @@ from torch import Tensor
 
 from kvicreg.methods.base import Method, StepResult
 
+__all__ = ["Siamese"]
+
 
 class Siamese(Method):
-    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms.
+    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms."""
 
-    `known` is what the loss is told beside the embeddings.
-    """
-
-    def step(self, views: Sequence[Tensor], step: int, **known: Tensor) -> StepResult:
+    def step(self, views: Sequence[Tensor], step: int, **more: Tensor) -> StepResult:
+        """The loss of two views; `more` is what the loss takes beside the embeddings."""
         z1, z2 = (self.embed(view) for view in views)
         if not hasattr(self.loss, "terms"):
             return StepResult(self.loss(z1, z2), {}, z1.detach())
-        terms = self.loss.terms(z1, z2, **known)
+        terms = self.loss.terms(z1, z2, **more)
         logged = {name: value.detach() for name, value in terms._asdict().items() if name != "total"}
         return StepResult(terms.total, logged, z1.detach())

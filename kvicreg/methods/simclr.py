@@ -1,10 +1,29 @@
-"""SimCLR: the other view of an image is told among all other views of the batch."""
+"""SimCLR: the other view of an image is picked out among all other views of the batch."""
 
-from kvicreg.losses import NTXentLoss
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from kvicreg.losses import NTXentLoss, NTXentOptions
+from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
+
+__all__ = ["SimCLR"]
 
 
 class SimCLR(Siamese):
     """NTXentLoss of the embeddings of two views."""
 
     Loss = NTXentLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCLROptions(MethodOptions, name="simclr"):
+    """Settings of SimCLR."""
+
+    loss: NTXentOptions = field(default_factory=NTXentOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SimCLR:
+        return SimCLR(encoder, projector, NTXentLoss(**self.loss.flat()))

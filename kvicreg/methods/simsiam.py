@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from kvicreg.losses import SimSiamLoss
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.models import Projector
+from kvicreg.options import option
+
+__all__ = ["SimSiam"]
 
 
 class SimSiam(Method):
@@ -43,3 +47,15 @@ class SimSiam(Method):
     def step(self, views: Sequence[Tensor], step: int) -> StepResult:
         z1, z2 = (self.output_norm(self.embed(view)) for view in views)
         return StepResult(self.loss(self.predictor(z1), self.predictor(z2), z1, z2), {}, z1.detach())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamOptions(MethodOptions, name="simsiam"):
+    """Settings of SimSiam."""
+
+    predictor_hidden: int | None = option(
+        None, "Width of the predictor's bottleneck; by default a quarter of the embedding's.", above=0
+    )
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SimSiam:
+        return SimSiam(encoder, projector, norm=norm, predictor_hidden=self.predictor_hidden)

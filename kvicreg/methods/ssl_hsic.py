@@ -1,10 +1,34 @@
 """SSL-HSIC, without its target network: dependence on the image, measured by kernels."""
 
-from kvicreg.losses import SSLHSICLoss
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from kvicreg.kernels.options import KERNELS, KernelOptions
+from kvicreg.losses import SSLHSICLoss, SSLHSICOptions
+from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
+from kvicreg.options import choice
+
+__all__ = ["SSLHSIC"]
 
 
 class SSLHSIC(Siamese):
     """SSLHSICLoss of the embeddings of two views."""
 
     Loss = SSLHSICLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class SSLHSICMethodOptions(KernelMethodOptions, name="ssl-hsic"):
+    """Settings of SSL-HSIC."""
+
+    kernel: KernelOptions = choice(
+        "inverse_multiquadric", KERNELS, "Kernel of the embeddings at unit length; the published one by default."
+    )
+    loss: SSLHSICOptions = field(default_factory=SSLHSICOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SSLHSIC:
+        return SSLHSIC(encoder, projector, SSLHSICLoss(**self.in_feature_space(seed), **self.loss.flat()))

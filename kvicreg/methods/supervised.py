@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.methods.base import Method, MethodOptions, StepResult
+from kvicreg.options import option
+
+__all__ = ["Supervised"]
 
 
 class Supervised(Method):
@@ -30,3 +34,19 @@ class Supervised(Method):
         features = [self.encoder(view) for view in views]
         losses = [self.loss(self.classifier(each), labels) for each in features]
         return StepResult(sum(losses[1:], losses[0]) / len(losses), {}, features[0].detach())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupervisedOptions(MethodOptions, name="supervised"):
+    """Settings of the supervised control."""
+
+    classes: int | None = option(None, "Classes; by default the data's.", above=0)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> Supervised:
+        return Supervised(encoder, projector, classes=self.resolved().classes or 0)
+
+    def resolved(self, classes: int | None = None) -> SupervisedOptions:
+        count = self.classes or classes
+        if count is None:
+            raise ValueError("the supervised control needs labels, and these images have none")
+        return replace(self, classes=count)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from kvicreg.losses import SwAVLoss
-from kvicreg.methods.base import Method, StepResult
+from kvicreg.losses import SwAVLoss, SwAVOptions
+from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
+from kvicreg.options import option
+
+__all__ = ["SwAV"]
 
 
 class SwAV(Method):
@@ -24,7 +28,6 @@ class SwAV(Method):
     """
 
     Loss = SwAVLoss
-    many_views = True
 
     def __init__(
         self,
@@ -57,3 +60,27 @@ class SwAV(Method):
         for queue, each in zip(queues, z, strict=False):
             queue.push(each)
         return former
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwAVMethodOptions(MethodOptions, name="swav"):
+    """Settings of SwAV."""
+
+    loss: SwAVOptions = field(default_factory=SwAVOptions)
+    prototypes: int = option(128, "Prototypes; 3000 as published for ImageNet.", above=0)
+    queue: int | None = option(None, "Embeddings of former batches that help to make the codes.", above=0)
+    frozen_steps: int = option(30, "Steps before the prototypes begin to learn.", at_least=0)
+    local_crops: int = option(0, "Smaller crops beside the two views (multi-crop).", at_least=0)
+    local_crop_area: float = option(
+        0.14, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
+    )
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SwAV:
+        loss = SwAVLoss(**self.loss.flat())
+        return SwAV(
+            encoder, projector, loss, prototypes=self.prototypes, queue=self.queue, frozen_steps=self.frozen_steps
+        )
+
+    @property
+    def crops(self) -> tuple[int, float]:
+        return self.local_crops, self.local_crop_area

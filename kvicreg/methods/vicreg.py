@@ -1,10 +1,33 @@
 """VICReg: the same three terms on the embeddings themselves; the baseline Kernel VICReg is compared with."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from torch import nn
+
 from kvicreg.losses import VICRegLoss
+from kvicreg.losses.vicreg import VICRegOptions
+from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
+
+__all__ = ["VICReg"]
 
 
 class VICReg(Siamese):
     """VICRegLoss of the embeddings of two views."""
 
     Loss = VICRegLoss
+
+
+@dataclass(frozen=True, kw_only=True)
+class VICRegMethodOptions(MethodOptions, name="vicreg"):
+    """Settings of VICReg."""
+
+    loss: VICRegOptions = field(default_factory=VICRegOptions)
+
+    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> VICReg:
+        return VICReg(encoder, projector, VICRegLoss(**self.loss.flat()))
+
+    def resolved(self, classes: int | None = None) -> VICRegMethodOptions:
+        return replace(self, loss=self.loss.resolved())

@@ -1,17 +1,9 @@
-"""Encoders (images -> features), the projector (features -> embeddings), and how they are kept on disk."""
+"""Encoders (images -> features) and the projector (features -> embeddings)."""
 
-from kvicreg.models.build import build_encoder
 from kvicreg.models.cnn import SmallCNN
+from kvicreg.models.encoder import build_encoder
+from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
 from kvicreg.models.resnet import ResNet18
-from kvicreg.models.storage import PretrainedEncoder, load_encoder, save_encoder
 
-__all__ = [
-    "PretrainedEncoder",
-    "Projector",
-    "ResNet18",
-    "SmallCNN",
-    "build_encoder",
-    "load_encoder",
-    "save_encoder",
-]
+__all__ = ["PretrainedEncoder", "Projector", "ResNet18", "SmallCNN", "build_encoder"]

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor, nn
 
+from kvicreg.models.encoder import EncoderOptions
 from kvicreg.models.norm import norm2d, scaled
+from kvicreg.options import option
+
+__all__ = ["SmallCNN", "SmallCNNOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallCNNOptions(EncoderOptions, name="small-cnn"):
+    """Settings of the small CNN."""
+
+    width: float = option(1.0, "Factor on the encoder's channels.", above=0)
+    pool: int = option(2, "The last map is averaged to pool x pool.", above=0)
+    early_pool: int = option(
+        0, "The second map, averaged to early_pool x early_pool, joins the last; 0 for not.", at_least=0
+    )
+
+    def make(self, in_channels: int, image_size: int, norm: str) -> SmallCNN:
+        needed = max(8 * self.pool, 4 * self.early_pool)
+        if image_size < needed:
+            raise ValueError(
+                f"small-cnn, pool={self.pool}, early_pool={self.early_pool}, needs images of {needed} pixels, got "
+                f"{image_size}: enlarge them with image_size={needed} (--image-size {needed})"
+            )
+        return SmallCNN(in_channels, self.width, self.pool, norm, self.early_pool)
 
 
 class SmallCNN(nn.Module):

@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from torch import Tensor, nn
 
 from kvicreg.models.norm import norm1d
+from kvicreg.options import Options, option
+
+__all__ = ["Projector", "ProjectorOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectorOptions(Options):
+    """Settings of the projector."""
+
+    projector_layers: int = option(3, "Linear layers of the projector.", above=0)
+    projector_hidden: int = option(1024, "Width of the projector's hidden layers.", above=0)
+    projector_outputs: int = option(1024, "Width of the embeddings.", above=0)
+    projector_final: Literal["none", "batch", "length"] = option(
+        "none", "What brings the embeddings to one scale: nothing, each coordinate over the batch, or each one's length."
+    )
+
+    def build(self, inputs: int, norm: str = "batch") -> Projector:
+        """The projector of an encoder with that many features."""
+        return Projector(
+            inputs, self.projector_hidden, self.projector_outputs, self.projector_layers, norm, self.projector_final
+        )
 
 
 class UnitLength(nn.Module):

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from kvicreg.models.encoder import EncoderOptions
 from kvicreg.models.norm import norm2d, scaled
+from kvicreg.options import option
+
+__all__ = ["ResNet18", "ResNet18Options"]
 
 Stem = Literal["imagenet", "small"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResNet18Options(EncoderOptions, name="resnet18"):
+    """Settings of ResNet-18."""
+
+    width: float = option(1.0, "Factor on the encoder's channels.", above=0)
+    stem: Literal["auto", "small", "imagenet"] = option("auto", "First layers; auto is small up to 64 pixels.")
+
+    def resolved(self, image_size: int) -> ResNet18Options:
+        return replace(self, stem="small" if image_size <= 64 else "imagenet") if self.stem == "auto" else self
+
+    def make(self, in_channels: int, image_size: int, norm: str) -> ResNet18:
+        assert self.stem != "auto"
+        return ResNet18(in_channels, self.width, self.stem, norm)
 
 
 class BasicBlock(nn.Module):

@@ -1,19 +1,18 @@
-"""Training: configuration, the Lightning loop, what is recorded, checkpoints."""
+"""Training: settings become a run folder."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvicreg.training.config import TrainConfig, load_config
     from kvicreg.training.module import SelfSupervised
     from kvicreg.training.run import train
 
-__all__ = ["SelfSupervised", "TrainConfig", "load_config", "train"]
+__all__ = ["SelfSupervised", "train"]
 
-_HOMES = {"TrainConfig": "config", "load_config": "config", "SelfSupervised": "module", "train": "run"}
+_HOMES = {"SelfSupervised": "module", "train": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: reading a config needs neither torch nor Lightning."""
+    """Lightning is imported when it is first needed."""
     if name in _HOMES:
         from importlib import import_module
 

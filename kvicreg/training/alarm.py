@@ -19,40 +19,40 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
         first: that of the first epoch, to compare the scale with.
         bounded: whether the kernel has a bandwidth that can saturate (RBF, Laplacian, rational quadratic).
     """
-    said = []
+    sentences = []
     rank, bound = now.effective_rank, now.effective_rank_bound
     if not math.isfinite(rank) or rank < min(2.0, 0.5 * bound):
-        said.append(
+        sentences.append(
             f"collapse: effective rank {rank:.1f} of {bound:.0f}, all images look alike to the loss. "
             "Try a larger variance_weight or a smaller invariance_weight, a lower learning_rate, or milder views."
         )
     elif rank < 0.02 * bound:
-        said.append(
+        sentences.append(
             f"partial collapse: effective rank {rank:.1f} of {bound:.0f}. "
             "Try a larger variance_weight, a smaller covariance_weight or a wider batch."
         )
     scale = now.embedding_scale
     if scale < 1e-4 or (first is not None and scale < 1e-2 * first.embedding_scale):
-        said.append(
+        sentences.append(
             f"the embeddings shrink: their scale is {scale:.2g}, and the median bandwidth hides it from the loss. "
             "Try a fixed gamma, a lower learning_rate, or weight_decay 0."
         )
     elif scale > 1e4 or (first is not None and scale > 1e3 * max(first.embedding_scale, 1e-8)):
-        said.append(
+        sentences.append(
             f"the embeddings blow up: their scale is {scale:.2g}. Try a lower learning_rate, clip 1, or weight_decay."
         )
     if bounded and rank >= 2:
         if now.similarity < 0.01:
-            said.append(
+            sentences.append(
                 f"the bandwidth saturates: gamma {now.bandwidth:.3g} makes every two images unrelated (mean kernel "
                 f"value {now.similarity:.2g}), so gradients vanish. Try a smaller gamma, or leave it to the median."
             )
         elif now.similarity > 0.99:
-            said.append(
+            sentences.append(
                 f"the bandwidth saturates: gamma {now.bandwidth:.3g} makes every two images the same (mean kernel "
                 f"value {now.similarity:.4f}). Try a larger gamma, or leave it to the median."
             )
-    return said
+    return sentences
 
 
 def check_finite(loss: float, step: int) -> None:

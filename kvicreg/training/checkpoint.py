@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 
+from kvicreg.runs import RunFolder
 from kvicreg.storage import write_atomically
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.record import Record
 
 NEEDED = ("state_dict", "optimizer_states", "callbacks", "batches_done", "pytorch-lightning_version")
-ADVICE = "copy best.ckpt over it to go on from the best epoch, or begin again with --overwrite"
+ADVICE = "copy the best checkpoint over it to go on from there, or begin again with --overwrite"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -42,20 +43,20 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 class Checkpoints(pl.Callback):
-    """Keeps checkpoints/last.ckpt, from which a run continues exactly, and checkpoints/best.ckpt.
+    """Keeps the last checkpoint, from which a run continues exactly, and the best.
 
     Best is the highest online probe accuracy (on training images) where there are labels, else the lowest loss.
 
     Args:
-        folder: the run folder.
+        run: where checkpoints are kept.
         record: the callback that has measured the epoch.
         guard: the callback that says whether the weights are worth keeping.
         steps: batches between checkpoints within an epoch; None for none.
         minutes: longest time between checkpoints.
     """
 
-    def __init__(self, folder: Path, record: Record, guard: StepGuard, *, steps: int | None, minutes: float) -> None:
-        self.folder, self.record, self.guard = folder / "checkpoints", record, guard
+    def __init__(self, run: RunFolder, record: Record, guard: StepGuard, *, steps: int | None, minutes: float) -> None:
+        self.run, self.record, self.guard = run, record, guard
         self.steps, self.minutes = steps, minutes
         self.best = float("-inf")
         self.saved_at = time.monotonic()
@@ -78,8 +79,8 @@ class Checkpoints(pl.Callback):
             self._save(trainer, "best")
         self._save(trainer, "last")
 
-    def _save(self, trainer: pl.Trainer, name: str) -> None:
-        trainer.save_checkpoint(self.folder / f"{name}.ckpt")
+    def _save(self, trainer: pl.Trainer, which: Literal["last", "best"]) -> None:
+        trainer.save_checkpoint(self.run.checkpoint(which))
         self.saved_at = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:

@@ -18,20 +18,21 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
-from kvicreg.training.config import TrainConfig
+from kvicreg.runs import Settings
 
 
-def strategy_of(config: TrainConfig) -> Any:
-    """The config's strategy, with its time limit where processes wait for each other."""
-    if config.devices * config.nodes > 1 and config.strategy in ("auto", "ddp"):
-        return DDPStrategy(timeout=timedelta(minutes=config.timeout_minutes))
-    return config.strategy
+def strategy_of(settings: Settings) -> Any:
+    """The strategy of the settings, with its time limit where processes wait for each other."""
+    engine = settings.engine
+    if engine.devices * engine.nodes > 1 and engine.strategy in ("auto", "ddp"):
+        return DDPStrategy(timeout=timedelta(minutes=engine.timeout_minutes))
+    return engine.strategy
 
 
 @contextmanager
-def clear_errors(config: TrainConfig, console: Console) -> Iterator[None]:
+def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     """Turn what Lightning, torch and the system raise into sentences that say how to go on."""
-    again = f"kvicreg train --resume {config.folder}"
+    again, engine = f"kvicreg train --resume {settings.folder}", settings.engine
     try:
         yield
     except MisconfigurationException as error:  # such as an accelerator that is not there
@@ -44,13 +45,13 @@ def clear_errors(config: TrainConfig, console: Console) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             raise MemoryError(
-                f"out of memory in a batch of {config.batch_size} images. Try a smaller batch_size, a narrower "
+                f"out of memory in a batch of {settings.schedule.batch_size} images. Try a smaller batch_size, a narrower "
                 "projector, precision bf16-mixed, or approximation random-fourier; the last checkpoint is whole"
             ) from error
-        if config.devices * config.nodes > 1 and is_lost_process(error):
+        if engine.devices * engine.nodes > 1 and is_lost_process(error):
             raise ConnectionError(
                 "another process of this training has ended, or has not answered for "
-                f"{config.timeout_minutes:g} minutes (timeout_minutes). Its own message, if any, is above. "
+                f"{engine.timeout_minutes:g} minutes (timeout_minutes). Its own message, if any, is above. "
                 f"Continue from the last checkpoint, with any number of processes: {again}"
             ) from error
         raise
@@ -67,12 +68,12 @@ def is_lost_process(error: BaseException) -> bool:
     """Whether a collective failed because of another process."""
     if isinstance(error, torch.distributed.DistError):
         return True
-    said = str(error).lower()
+    message = str(error).lower()
     signs = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "pair closure")
-    return any(sign in said for sign in signs)
+    return any(sign in message for sign in signs)
 
 
-class Companions(pl.Callback):
+class ProcessWatch(pl.Callback):
     """The first process of a machine watches those it has started: if one dies, it says so and ends the others.
 
     A collective over NCCL does not notice by itself that another process has died.
@@ -84,7 +85,7 @@ class Companions(pl.Callback):
         started = getattr(trainer.strategy.launcher, "procs", [])
         if started:
             self.watching = True
-            threading.Thread(target=self._watch, args=(list(started),), daemon=True, name="companions").start()
+            threading.Thread(target=self._watch, args=(list(started),), daemon=True, name="process-watch").start()
 
     def teardown(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
         self.watching = False

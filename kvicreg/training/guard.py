@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,8 @@ import torch
 from torch import Tensor
 
 from kvicreg.losses.terms import NotFiniteViews
-from kvicreg.storage import read_arrays, write_atomically
+from kvicreg.runs import RunFolder
+from kvicreg.storage import read_arrays
 from kvicreg.training.alarm import NotFinite
 
 
@@ -31,11 +31,11 @@ class StepGuard(pl.Callback):
     later, before any checkpoint. `kvicreg replay` starts from the last checkpoint, so nothing is lost by that.
 
     Args:
-        folder: the run folder, for fault.npz.
+        run: where a fault is kept.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, run: RunFolder) -> None:
+        self.run = run
         self.batch: Any = None
         self.waiting: _Seen | None = None
         self.sentence: str | None = None
@@ -78,7 +78,7 @@ class StepGuard(pl.Callback):
             raise NotFinite(self._keep(fault).replace("the loss is nan at", "the weights are not finite after"))
 
     def _fault(self, trainer: pl.Trainer, module: Any, batch: int, loss: Tensor) -> dict[str, Any]:
-        address = {"batch": batch, "epoch": batch // module.batches_per_epoch, "seed": module.config.seed}
+        address = {"batch": batch, "epoch": batch // module.batches_per_epoch, "seed": module.settings.engine.seed}
         where = {"step": trainer.global_step, "rank": trainer.global_rank}
         return address | where | {"loss": loss, "content": self.batch}
 
@@ -93,41 +93,37 @@ class StepGuard(pl.Callback):
 
     def _keep(self, fault: dict[str, Any]) -> str:
         """Save the fault; a sentence about it."""
-        path = save_fault(self.folder, fault)
+        path = save_fault(self.run, fault)
         return (
             f"the loss is {float(fault['loss'])} at batch {fault['batch']} (step {fault['step']}, epoch "
             f"{fault['epoch'] + 1}). Its images are in {path}, and the last checkpoint is from before: 'kvicreg replay "
-            f"{self.folder}' repeats it and tells where it begins. Try a lower learning_rate, clip 1, a longer "
+            f"{self.run.path}' repeats it and tells where it begins. Try a lower learning_rate, clip 1, a longer "
             "warm-up (warmup_epochs), or precision 32-true."
         )
 
 
-def save_fault(folder: Path, fault: dict[str, Any]) -> Path:
-    """Write fault.npz: the address of a batch (seed, epoch, batch), its images, samples and labels, and the loss."""
+def save_fault(run: RunFolder, fault: dict[str, Any]) -> Path:
+    """Keep the address of a batch (seed, epoch, batch), its images, samples and labels, and the loss."""
     images, samples, labels = fault["content"]
     arrays: dict[str, Any] = {key: np.array(value) for key, value in fault.items() if isinstance(value, int)}
     arrays |= {"loss": np.array(float(fault["loss"])), "images": images.cpu().numpy(), "samples": samples.cpu().numpy()}
     if labels is not None:
         arrays["labels"] = labels.cpu().numpy()
-    file = io.BytesIO()
-    np.savez_compressed(file, **arrays)
-    path = folder / ("fault.npz" if fault["rank"] == 0 else f"fault-{fault['rank']}.npz")
-    write_atomically(path, file.getvalue())
-    return path
+    return run.write_fault(**arrays)
 
 
-def read_fault(folder: Path) -> dict[str, Any]:
+def read_fault(run: RunFolder) -> dict[str, Any]:
     """What `save_fault` wrote: whole numbers, the loss, and tensors."""
-    found = [path for path in (folder / "fault.npz", *sorted(folder.glob("fault-*.npz"))) if path.is_file()]
-    if not found:
-        raise FileNotFoundError(f"{folder} has no fault.npz: no step of its training has failed")
-    fault = read_arrays(found[0])
+    faults = run.faults()
+    if not faults:
+        raise FileNotFoundError(f"{run.path} has no batch to repeat: no step of its training has failed")
+    fault = read_arrays(faults[0])
     try:
         whole = {key: int(fault[key]) for key in ("batch", "step", "epoch", "seed", "rank")}
         tensors = {key: torch.from_numpy(fault[key]) for key in ("images", "samples")}
         return whole | tensors | {"loss": float(fault["loss"])}
     except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"{found[0]} is damaged ({error})") from error
+        raise ValueError(f"{faults[0]} is damaged ({error})") from error
 
 
 def is_finite(values: Tensor) -> bool:

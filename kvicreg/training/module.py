@@ -13,16 +13,16 @@ from torch import Tensor
 from kvicreg.data import ImageData, Views, batches, count_batches
 from kvicreg.data.addresses import key
 from kvicreg.methods import Method
-from kvicreg.training.config import TrainConfig
-from kvicreg.training.optim import build_optimizer, learning_rate
+from kvicreg.runs import Settings
+from kvicreg.training.schedule import learning_rate
 
 
 class SelfSupervised(pl.LightningModule):
-    """Trains a method; what it needs of the config is the optimizer, the schedule, the batch size and the seed.
+    """Trains a method; what it needs of the settings is the optimizer, the schedule, the batch size and the seed.
 
     Args:
         method: encoder, projector and loss.
-        config: settings; the defaults of `TrainConfig` when left out.
+        settings: the defaults of `Settings` when left out.
         data: images to draw batches from. Leave it out to bring a loader of your own to `trainer.fit(module, loader)`,
             whose batches are the views: a tuple of float tensors (b, c, h, w).
         views: the random views; by default those that fit the data.
@@ -30,69 +30,68 @@ class SelfSupervised(pl.LightningModule):
 
     Example:
         >>> method = KernelVICReg(my_encoder, Projector(my_encoder.feature_dim))
-        >>> module = SelfSupervised(method, TrainConfig(epochs=10), data=ArrayData(uint8_images))
+        >>> module = SelfSupervised(method, Settings.of(epochs=10), data=ArrayData(uint8_images))
         >>> lightning.pytorch.Trainer(max_epochs=10).fit(module)
     """
 
     def __init__(
         self,
         method: Method,
-        config: TrainConfig | None = None,
+        settings: Settings | None = None,
         *,
         data: ImageData | None = None,
         views: Views | None = None,
         groups: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.method, self.config = method, config or TrainConfig()
+        self.method, self.settings = method, settings or Settings()
         self.data = data
         self.views = Views.of(data) if views is None and data is not None else views
         self.groups: Tensor | None
         self.register_buffer("groups", groups, persistent=False)
-        self.batches_done = 0  # since the start of training: with the config, the whole address of the next batch
+        self.batches_done = 0  # since the start of training: with the settings, the whole address of the next batch
         self.form = torch.channels_last if self._suits_channels_last() else torch.preserve_format
         if self.form is torch.channels_last:
             self.method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        if self.config.compile:
+        if self.settings.engine.compile:
             self.method.encoder.compile()
             self.method.projector.compile()
 
     # ---- one step
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        torch.manual_seed(key(self.config.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
+        torch.manual_seed(key(self.settings.engine.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
         views = batch if self.data is None else self.views_of(batch[0], batch[1])
         views = [view.to(self.dtype, memory_format=self.form) for view in views]
         labels = None if self.data is None else batch[2]
-        known = {} if self.groups is None else {"groups": self.groups[batch[1]]}
-        result = self.method(views, self.global_step, labels, **known)
+        groups = {} if self.groups is None else {"groups": self.groups[batch[1]]}
+        result = self.method(views, self.global_step, labels, **groups)
         self.batches_done += 1
         terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates
         return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}
 
     def views_of(self, images: Tensor, samples: Tensor) -> Sequence[Tensor]:
+        """The two views of each image, and the smaller crops of multi-crop, at half the side."""
         assert self.views is not None
         epoch = self.batches_done // self.batches_per_epoch
-        address = {"seed": self.config.seed, "epoch": epoch}
+        address = {"seed": self.settings.engine.seed, "epoch": epoch}
         whole = [self.views(images, samples, view=v, **address) for v in (0, 1)]
-        return whole + [self.crops(images, samples, view=2 + v, **address) for v in range(self.config.local_crops)]
-
-    @property
-    def crops(self) -> Views:
-        """The smaller crops of multi-crop: down to a twentieth of the area, at half the side."""
-        assert self.views is not None
-        views = self.views
-        return Views(replace(views.config, crop_area=0.05), size=views.size // 2, mean=views.mean, std=views.std)
+        count, largest = self.settings.method.crops
+        if not count:
+            return whole
+        crops = replace(self.views.config, crop_area=min(0.05, largest), crop_area_max=largest)
+        small = Views(crops, size=self.views.size // 2, mean=self.views.mean, std=self.views.std)
+        return whole + [small(images, samples, view=2 + v, **address) for v in range(count)]
 
     def _suits_channels_last(self) -> bool:
         """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""
         convolutions = [m for m in self.method.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
-        return self.config.channels_last and bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
+        return self.settings.engine.channels_last and bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
 
     # ---- optimisation
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return build_optimizer(self.method, self.config)
+        return self.settings.optimizer.build(self.method)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         for optimizer in self.trainer.optimizers:
@@ -101,13 +100,14 @@ class SelfSupervised(pl.LightningModule):
 
     def current_learning_rate(self) -> float:
         """The learning rate of the step at hand."""
-        per_epoch = -(-self.trainer.num_training_batches // self.config.accumulate)
+        schedule = self.settings.schedule
+        per_epoch = -(-self.trainer.num_training_batches // schedule.accumulate)
         return learning_rate(
             self.global_step,
-            total=self.config.epochs * int(per_epoch),
-            warmup=self.config.warmup_epochs * per_epoch,
-            peak=self.config.learning_rate,
-            final=self.config.final_learning_rate,
+            total=schedule.epochs * int(per_epoch),
+            warmup=schedule.warmup_epochs * per_epoch,
+            peak=self.settings.optimizer.learning_rate,
+            final=schedule.final_learning_rate,
         )
 
     def optimizer_step(
@@ -121,7 +121,7 @@ class SelfSupervised(pl.LightningModule):
     @property
     def batches_per_epoch(self) -> int:
         assert self.data is not None
-        return count_batches(len(self.data), self.config.batch_size)
+        return count_batches(len(self.data), self.settings.schedule.batch_size)
 
     def train_dataloader(self) -> Any:
         if self.data is None:
@@ -145,18 +145,18 @@ class _Batches:
         return self.module.batches_per_epoch
 
     def __iter__(self) -> Iterator[Any]:
-        module, config = self.module, self.module.config
+        module, settings = self.module, self.module.settings
         assert module.data is not None
         epoch, start = divmod(module.batches_done, len(self))
         return batches(
             module.data,
-            config.batch_size,
-            seed=config.seed,
+            settings.schedule.batch_size,
+            seed=settings.engine.seed,
             epoch=epoch,
             start=start,
             rank=module.trainer.global_rank,
             world_size=module.trainer.world_size,
-            workers=config.workers,
+            workers=settings.data.workers,
         )
 
     # Lightning asks a loader that can be resumed for its state; ours has none beside `batches_done`

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg import kernels, operators
-from kvicreg.data import ImageData, Views, permutation
+from kvicreg.data import ArrayData, ImageData, Views, permutation
+from kvicreg.measures.features import dtype_of, evaluating, extract
+from kvicreg.measures.neighbours import knn_predictions
 from kvicreg.methods import Method
 
 
@@ -29,19 +29,6 @@ class Spectrum(NamedTuple):
     """The kernel's gamma; nan where it has none."""
     similarity: float
     """Mean kernel value of two different images relative to that of an image with itself."""
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; every submodule's own mode is put back afterwards."""
-    modes = [(m, m.training) for m in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for m, training in modes:
-            m.training = training
 
 
 def spectrum(embeddings: Tensor, kernel: kernels.Kernel | None = None) -> Spectrum:
@@ -64,11 +51,6 @@ def spectrum(embeddings: Tensor, kernel: kernels.Kernel | None = None) -> Spectr
             bandwidth=float("nan") if gamma is None else float(gamma),
             similarity=float(similarity),
         )
-
-
-def dtype_of(module: nn.Module) -> torch.dtype:
-    """The type of a module's weights."""
-    return next(module.parameters()).dtype
 
 
 def kernel_of(method: Method) -> kernels.Kernel | None:
@@ -101,10 +83,10 @@ class FixedImages:
         self.samples = order[:count]
         self.images = data.fetch(self.samples)
         self.views, self.seed = views, seed
-        self.probe_images: Tensor | None = None
+        self.probe: ImageData | None = None
         if data.labels is not None and probe_count >= 4:
             chosen = order[:probe_count]
-            self.probe_images, self.probe_labels = data.fetch(chosen), data.labels[chosen]
+            self.probe = ArrayData(data.fetch(chosen), data.labels[chosen])
 
     def spectrum(self, method: Method, device: torch.device) -> Spectrum:
         """Of one random view of each image, the same view every time."""
@@ -113,16 +95,16 @@ class FixedImages:
             view = self.views(images, self.samples.to(device), seed=self.seed, epoch=0, view=0)
             return spectrum(method.projector(method.encoder(view.to(dtype_of(method)))), kernel_of(method))
 
-    def accuracies(self, method: Method, device: torch.device) -> tuple[float, float] | None:
-        """Accuracy of a linear probe and of k-NN on frozen features; labels never reach the encoder."""
-        if self.probe_images is None:
+    def accuracies(self, method: Method) -> tuple[float, float] | None:
+        """Accuracy of a linear probe and of 5-NN on frozen features; labels never reach the encoder."""
+        if self.probe is None or self.probe.labels is None:
             return None
-        with evaluating(method):
-            plain = [self.views.plain(images.to(device)) for images in torch.split(self.probe_images, 256)]
-            features = torch.cat([method.encoder(x.to(dtype_of(method))).float() for x in plain])
-            labels, half = self.probe_labels.to(device), len(features) // 2
-            split = features[:half], labels[:half], features[half:], labels[half:]
-            return ridge_accuracy(*split), knn_accuracy(*split)
+        dtype = dtype_of(method)
+        features = extract(method.encoder, self.probe, preprocess=lambda images: self.views.plain(images).to(dtype))
+        labels, half = self.probe.labels, len(features) // 2
+        train_x, train_y, test_x, test_y = features[:half], labels[:half], features[half:], labels[half:]
+        neighbours = knn_predictions(train_x, train_y, test_x, k=5)
+        return ridge_accuracy(train_x, train_y, test_x, test_y), float((neighbours == test_y).float().mean())
 
 
 def ridge_accuracy(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor) -> float:
@@ -133,12 +115,3 @@ def ridge_accuracy(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Ten
     gram = x @ x.T + 0.1 * len(x) * torch.eye(len(x), device=x.device)
     scores = t @ x.T @ torch.linalg.solve(gram, y - y.mean(0)) + y.mean(0)
     return float((scores.argmax(1) == test_y).float().mean())
-
-
-def knn_accuracy(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, k: int = 5) -> float:
-    """Majority of the k nearest by cosine, nearer ones counting more."""
-    similarity = F.normalize(test_x) @ F.normalize(train_x).T
-    weights, nearest = similarity.topk(min(k, len(train_x)), dim=1)
-    votes = torch.zeros(len(test_x), int(train_y.max()) + 1, device=test_x.device)
-    votes.scatter_add_(1, train_y[nearest], (weights / 0.07).exp())
-    return float((votes.argmax(1) == test_y).float().mean())

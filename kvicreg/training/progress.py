@@ -19,7 +19,7 @@ class ProgressLines(pl.Callback):
     def __init__(self, record: Record, console: Console) -> None:
         self.record, self.console = record, console
         self.bar: Progress | None = None
-        self.said = ""
+        self.last_warning = ""
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         if trainer.is_global_zero and self.console.is_terminal:
@@ -32,27 +32,27 @@ class ProgressLines(pl.Callback):
                 refresh_per_second=2,
                 transient=True,
             )
-            total = module.config.epochs * module.batches_per_epoch
+            total = module.settings.schedule.epochs * module.batches_per_epoch
             self.task = self.bar.add_task("", total=total, completed=module.batches_done, epoch="", state="")
             self.bar.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         if self.bar is not None:
             done = module.batches_done
-            epoch = f"{1 + (done - 1) // module.batches_per_epoch}/{module.config.epochs}"
+            epoch = f"{1 + (done - 1) // module.batches_per_epoch}/{module.settings.schedule.epochs}"
             self.bar.update(self.task, completed=done, epoch=epoch, state=abridge(self.record.live))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         if not trainer.is_global_zero:
             return
         row = self.record.rows[-1]
-        line = f"epoch {row['epoch']:>3}/{module.config.epochs}  {describe(row)}"
+        line = f"epoch {row['epoch']:>3}/{module.settings.schedule.epochs}  {describe(row)}"
         if row["probe_accuracy"] == row["probe_accuracy"]:
             line += f"  probe {row['probe_accuracy']:.1%}  k-NN {row['knn_accuracy']:.1%}"
         self.console.print(line, highlight=False, soft_wrap=True)
-        if row["warning"] and row["warning"] != self.said:
+        if row["warning"] and row["warning"] != self.last_warning:
             self.console.print(f"Warning: {row['warning']}", style="bold red", highlight=False, soft_wrap=True)
-        self.said = row["warning"]
+        self.last_warning = row["warning"]
 
     def on_train_end(self, *_: Any) -> None:
         if self.bar is not None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.operators.eigenvalues import repeated_decompositions
-from kvicreg.storage import write_atomically
+from kvicreg.runs import RunFolder
 from kvicreg.training import alarm
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, mixture_shares, spectrum
@@ -33,14 +30,14 @@ class Record(pl.Callback):
     The host waits for the device once in `log_every` steps, never in between.
 
     Args:
-        folder: the run folder.
+        run: where the record is kept.
         fixed: the images the spectrum and the online probe are measured on.
         log_every: steps between points in the loggers.
         probe_every: epochs between online probes.
     """
 
-    def __init__(self, folder: Path, fixed: FixedImages, *, log_every: int, probe_every: int) -> None:
-        self.folder, self.fixed = folder, fixed
+    def __init__(self, run: RunFolder, fixed: FixedImages, *, log_every: int, probe_every: int) -> None:
+        self.run, self.fixed = run, fixed
         self.log_every, self.probe_every = log_every, probe_every
         self.rows: list[dict[str, Any]] = []
         self.spectra: list[Tensor] = []
@@ -63,7 +60,7 @@ class Record(pl.Callback):
         for name, value in outputs["terms"].items():
             self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.clone()
         self.batches += 1
-        self.clock_images += module.config.batch_size
+        self.clock_images += module.settings.schedule.batch_size
         if module.batches_done % self.log_every == 0 or module.batches_done == 1:
             self._log_step(trainer, module, outputs)
 
@@ -85,8 +82,8 @@ class Record(pl.Callback):
         epoch = -(-module.batches_done // module.batches_per_epoch)
         now = self.fixed.spectrum(module.method, module.device)
         self.first = self.first or now
-        due = epoch % self.probe_every == 0 or epoch == module.config.epochs
-        probe = self.fixed.accuracies(module.method, module.device) if due else None
+        due = epoch % self.probe_every == 0 or epoch == module.settings.schedule.epochs
+        probe = self.fixed.accuracies(module.method) if due else None
         kernel = kernel_of(module.method)
         bounded = kernel is not None and math.isfinite(kernel.bound)
         row: dict[str, Any] = {name: means.get(name, math.nan) for name in COLUMNS}
@@ -94,34 +91,22 @@ class Record(pl.Callback):
         row |= {"epoch": epoch, "step": trainer.global_step, "images_per_second": rate}
         row |= {"learning_rate": module.current_learning_rate()}
         row |= dict(zip(("probe_accuracy", "knn_accuracy"), probe or (math.nan, math.nan), strict=True))
-        said = alarm.warnings(now, self.first, bounded=bounded)
+        warnings = alarm.warnings(now, self.first, bounded=bounded)
         self.repeated, before = repeated_decompositions(), self.repeated
         if self.repeated > before:
-            said.append(f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64.")
-        row["warning"] = " ".join(said)
+            warnings.append(f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64.")
+        row["warning"] = " ".join(warnings)
         row |= mixture_shares(module.method)
         self.rows.append(row)
         self.spectra.append(now.eigenvalues)
         if trainer.is_global_zero:
-            self._write()
+            self.run.write_metrics(self.rows)
+            self.run.write_spectra(np.array([row["epoch"] for row in self.rows]), torch.stack(self.spectra).numpy())
             numbers = {k: v for k, v in row.items() if isinstance(v, float) and math.isfinite(v)}
             for logger in trainer.loggers:
                 logger.log_metrics({f"epoch/{k}": v for k, v in numbers.items()}, step=trainer.global_step)
         self.sums, self.batches = {}, 0
         self.clock, self.clock_images = time.perf_counter(), 0
-
-    def _write(self) -> None:
-        text = io.StringIO()
-        shares = [name for name in self.rows[-1] if name not in COLUMNS]
-        writer = csv.DictWriter(text, [*COLUMNS, *shares], lineterminator="\n")
-        writer.writeheader()
-        for row in self.rows:
-            writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-        write_atomically(self.folder / "metrics.csv", text.getvalue().encode())
-        arrays = io.BytesIO()
-        epochs = np.array([row["epoch"] for row in self.rows])
-        np.savez(arrays, epochs=epochs, eigenvalues=torch.stack(self.spectra).numpy())
-        write_atomically(self.folder / "spectrum.npz", arrays.getvalue())
 
     def check_finite(self) -> None:
         """Raise when any loss of this epoch was not finite."""
@@ -130,7 +115,7 @@ class Record(pl.Callback):
 
     def score(self) -> float | None:
         """How good the last epoch was: probe accuracy, or minus the loss without labels; None if not measured."""
-        if self.fixed.probe_images is None:
+        if self.fixed.probe is None:
             return -float(self.rows[-1]["loss"])
         accuracy = float(self.rows[-1]["probe_accuracy"])
         return None if accuracy != accuracy else accuracy

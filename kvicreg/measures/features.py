@@ -1,9 +1,10 @@
-"""Features of a data set by an encoder, computed once and kept beside the run."""
+"""Features of a data set by an encoder, computed once and cached on disk."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,48 @@ from torch import Tensor, nn
 from kvicreg.data import ImageData, in_order
 from kvicreg.storage import write_atomically
 
+__all__ = ["FeatureCache", "dtype_of", "evaluating", "extract", "fingerprint", "stream_features"]
+
 Progress = Callable[[int, int], None]  # (images done, images in all)
 Alter = Callable[[Tensor, Tensor], Tensor]  # (uint8 images, their indices) -> uint8 images
 
 
-@torch.no_grad()
-def extract(
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; every submodule's own mode is put back afterwards."""
+    modes = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for m, training in modes:
+            m.training = training
+
+
+def dtype_of(module: nn.Module) -> torch.dtype:
+    """The type of a module's weights."""
+    return next((p.dtype for p in module.parameters()), torch.float32)
+
+
+def stream_features(
     encoder: nn.Module,
     data: ImageData,
     *,
     preprocess: Callable[[Tensor], Tensor] | None = None,
     alter: Alter | None = None,
     batch_size: int = 256,
-    device: str | torch.device | None = None,
     workers: int = 0,
-    progress: Progress | None = None,
-) -> Tensor:
-    """Features (n, q), float32 on the CPU, of all images in order; the encoder is in eval mode meanwhile.
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Features (b, q), float32 on the CPU, and the indices (b,) of their images, batch by batch in order.
+
+    The encoder runs where its weights are, in evaluation mode, and is left as it was. The index is another one where a
+    file could not be read: that of the image put in its place.
 
     Args:
-        encoder: any module that maps its input to (b, q); its mode is given back.
+        encoder: any module that maps its input to (b, q).
         preprocess: uint8 images (b, c, h, w) to the encoder's input; unless given, the encoder's own.
         alter: changes the uint8 images first, given their indices (robustness).
-        device: where to run; unless given, where the encoder is.
         workers: processes that decode files.
     """
     preprocess = preprocess or getattr(encoder, "preprocess", None)
@@ -45,36 +65,41 @@ def extract(
         raise ValueError("the encoder has no preprocess: give preprocess=, uint8 images -> its input")
     if len(data) == 0:
         raise ValueError(f"{data.name} ({data.split}) has no images")
-    if device is None:
-        device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    was_training = encoder.training
-    encoder.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    rows: list[Tensor] = []
-    done = 0
-    try:
-        for images, samples, _ in in_order(data, batch_size, workers=workers):
+    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
+    for images, samples, _ in in_order(data, batch_size, workers=workers):
+        with evaluating(encoder):  # not around the loop: the caller's own work between batches keeps its modes
             images = images.to(device, non_blocking=True)
-            if alter is not None:
-                images = alter(images, samples)
-            inputs = preprocess(images)
+            inputs = preprocess(images if alter is None else alter(images, samples))
             if inputs.ndim == 4:  # convolutions run about twice as fast on a CPU with channels last
                 inputs = inputs.contiguous(memory_format=torch.channels_last)
-            rows.append(encoder(inputs).flatten(1).float().cpu())
-            done += len(images)
-            if progress is not None:
-                progress(done, len(data))
-    finally:
-        encoder.train(was_training)
+            features = encoder(inputs).flatten(1).float().cpu()
+        yield features, samples
+
+
+def extract(encoder: nn.Module, data: ImageData, *, progress: Progress | None = None, **options: Any) -> Tensor:
+    """Features (n, q), float32 on the CPU, of all images in order; `options` are those of `stream_features`.
+
+    Example:
+        >>> from kvicreg.data import ArrayData
+        >>> data = ArrayData(torch.zeros(10, 1, 8, 8, dtype=torch.uint8))
+        >>> extract(nn.Flatten(), data, preprocess=lambda images: images / 255).shape
+        torch.Size([10, 64])
+    """
+    rows: list[Tensor] = []
+    for features, _ in stream_features(encoder, data, **options):
+        rows.append(features)
+        if progress is not None:
+            progress(sum(map(len, rows)), len(data))
     return torch.cat(rows)
 
 
 def fingerprint(data: ImageData) -> str:
-    """A short hash of what the data are: name, split, sizes, labels, and 32 images spread over them."""
+    """A short hash of what the data are: name, split, sizes, labels, and 32 images evenly spaced among them."""
     digest = hashlib.sha256(f"{data.name}|{data.split}|{len(data)}|{tuple(data.shape)}".encode())
     if data.labels is not None:
         digest.update(data.labels.cpu().numpy().tobytes())
-    spread = torch.linspace(0, len(data) - 1, min(32, len(data))).long()
-    digest.update(data.fetch(spread).contiguous().numpy().tobytes())
+    rows = torch.linspace(0, len(data) - 1, min(32, len(data))).long()
+    digest.update(data.fetch(rows).contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -1,0 +1,68 @@
+"""Settings of the images to train on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from kvicreg.data.groups import read_groups
+from kvicreg.data.images import ArrayData, ImageData
+from kvicreg.data.loading import load
+from kvicreg.data.parts import first_images, hold_out
+from kvicreg.options import Options, option
+
+__all__ = ["DataOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(Options):
+    """Which images a run is trained on."""
+
+    source: str = option(
+        "mnist-small", "Data set by name (see kvicreg data list), folder of images, or list file.", flag="data"
+    )
+    root: str | None = option(
+        None, "Where downloaded data sets live; by default KVICREG_DATA or the user's cache.", flag="data_root"
+    )
+    split: Literal["train", "unlabelled"] = option("train", "Images to pretrain on.")
+    image_size: int | None = option(None, "Side of the images in pixels; by default the data set's own.", above=0)
+    channels: Literal[1, 3] | None = option(None, "Grey (1) or color (3); by default the data set's own.")
+    images: int | None = option(
+        None, "Pretrain on only so many images, drawn alike for every seed; by default all.", above=0
+    )
+    holdout: int = option(
+        0, "Training images set aside for validation, alike for every seed: pretraining never sees them.", at_least=0
+    )
+    workers: int = option(2, "Processes that decode image files; data in memory needs none.", at_least=0)
+
+    @property
+    def short_name(self) -> str:
+        """The source's name without its path."""
+        return Path(self.source).name or "images"
+
+    def whole(self) -> ImageData:
+        """All images of the source."""
+        return load(self.source, self.split, root=self.root, image_size=self.image_size, channels=self.channels)
+
+    def part(self, data: ImageData) -> ImageData:
+        """What is left of all images without those held out, or as many of them as the settings say."""
+        data, _ = hold_out(data, self.holdout)
+        return data if self.images is None else first_images(data, self.images)
+
+    def load(self) -> ImageData:
+        """The images to train on."""
+        return self.part(self.whole())
+
+    def groups(self, source: str, data: ImageData) -> list[str]:
+        """The group of each of the images to train on, `data`; a file of groups has a row for each of all images."""
+        if self.images is None and self.holdout == 0:
+            return read_groups(source, data)
+        whole = self.whole()
+        names = read_groups(source, whole)
+        numbered = ArrayData(torch.zeros(len(whole), 1, 1, 1, dtype=torch.uint8), torch.arange(len(whole)))
+        rows = self.part(numbered).labels
+        assert rows is not None
+        return [names[row] for row in rows.tolist()]

@@ -1,0 +1,34 @@
+"""What all methods with a kernel share: the choice of the kernel and of how its operator is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kvicreg.kernels.options import KERNELS, KernelOptions
+from kvicreg.methods.base import MethodOptions
+from kvicreg.operators.options import APPROXIMATIONS, ApproximationOptions
+from kvicreg.options import choice
+
+__all__ = ["KernelMethodOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelMethodOptions(MethodOptions):
+    """Settings of a method whose loss lives in a kernel's feature space."""
+
+    kernel: KernelOptions = choice(
+        "rbf", KERNELS, "Kernel by name, or a mixture: rbf+linear, 0.3*rbf+0.7*linear."
+    )
+    approximation: ApproximationOptions = choice("exact", APPROXIMATIONS, "How the kernel's operator is computed.")
+
+    def in_feature_space(self, seed: int) -> dict[str, Any]:
+        """The kernel and the approximation, as keywords of a loss."""
+        return {"kernel": self.kernel.build(), "approximation": self.approximation.build(seed)}
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}-{self.kernel.choice.replace('*', '')}"
+
+    def describe(self) -> str:
+        return f"{self.name} with the {self.kernel.choice} kernel"

@@ -1,0 +1,61 @@
+"""Encoders by name: each family owns its settings and builds a module with `.feature_dim` and `.description`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from torch import nn
+
+from kvicreg.options import Family, Options, Values, did_you_mean, readers
+
+__all__ = ["ENCODERS", "EncoderOptions", "build_encoder"]
+
+ENCODERS: Family[EncoderOptions] = Family("encoder", "kvicreg.models")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderOptions(Options):
+    """Settings of an encoder. A new family defines `make`, in a file of its own in this folder."""
+
+    family: ClassVar[Family[Any]] = ENCODERS
+
+    def make(self, in_channels: int, image_size: int, norm: str) -> nn.Module:
+        """A module with `.feature_dim` that maps images ``(b, in_channels, image_size, image_size)`` to features."""
+        raise NotImplementedError
+
+    def resolved(self, image_size: int) -> Self:
+        """The settings with everything chosen that the size of the images decides."""
+        return self
+
+    def build(self, in_channels: int, image_size: int, norm: str = "batch") -> nn.Module:
+        """The encoder, carrying the description from which `build_encoder` makes it again."""
+        options = self.resolved(image_size)
+        encoder = options.make(in_channels, image_size, norm)
+        images = {"name": self.choice, "in_channels": in_channels, "image_size": image_size, "norm": norm}
+        encoder.description = {**images, **options.flat()}  # type: ignore[assignment]
+        return encoder
+
+
+def build_encoder(
+    name: str, in_channels: int = 3, image_size: int = 32, *, norm: str = "batch", **settings: Any
+) -> nn.Module:
+    """An encoder by name with the settings of its family; a setting that it does not read is an error.
+
+    Args:
+        name: "small-cnn", "resnet18", "timm:NAME" or "torchvision:NAME" (where that package is installed).
+        in_channels: channels of the images.
+        image_size: side of the images.
+        norm: "batch", or "group" for an encoder without batch statistics.
+        settings: such as width, pool, stem.
+
+    Example:
+        >>> build_encoder("small-cnn", in_channels=1, image_size=28, width=0.5).feature_dim
+        256
+    """
+    values = Values(settings)
+    options = ENCODERS.read(name, values)
+    for setting in settings:
+        if setting not in values.read:
+            raise ValueError(f"{name} reads no {setting}; {did_you_mean(setting, readers(type(options)))}")
+    return options.build(in_channels, image_size, norm)

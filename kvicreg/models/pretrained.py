@@ -1,0 +1,63 @@
+"""A trained encoder with what is needed to use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from kvicreg.models.projector import Projector
+
+__all__ = ["PretrainedEncoder"]
+
+GREY = (0.299, 0.587, 0.114)  # ITU-R 601 luma, as Pillow's "L"
+
+
+class PretrainedEncoder(nn.Module):
+    """A trained encoder with what is needed to use it: `encoder(encoder.preprocess(uint8_images))`.
+
+    Attributes:
+        feature_dim: width of the output.
+        image_size: side the images are brought to.
+        description: the content of encoder.json.
+    """
+
+    def __init__(self, encoder: nn.Module, projector: Projector | None, description: dict[str, Any]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.description = description
+        self.feature_dim: int = description["feature_dim"] if projector is None else projector.output_dim
+        self.image_size = int(description["image_size"])
+        self.mean: Tensor
+        self.std: Tensor
+        for name in ("mean", "std"):
+            self.register_buffer(name, torch.tensor(description[name]).view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images (b, c, s, s) to features (b, feature_dim)."""
+        features: Tensor = self.encoder(images)
+        return features if self.projector is None else self.projector(features)
+
+    def preprocess(self, images: Tensor) -> Tensor:
+        """uint8 images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched."""
+        if images.dtype != torch.uint8 or images.ndim != 4:
+            raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
+        x = images.to(self.mean.device).float().div_(255.0)
+        size, channels = self.image_size, self.mean.shape[1]
+        h, w = x.shape[2:]
+        if min(h, w) != size:
+            scale = size / min(h, w)
+            shape = (max(size, round(h * scale)), max(size, round(w * scale)))
+            x = F.interpolate(x, shape, mode="bilinear", align_corners=False, antialias=True)
+            h, w = shape
+        top, left = (h - size) // 2, (w - size) // 2
+        x = x[:, :, top : top + size, left : left + size]
+        if x.shape[1] != channels:
+            if channels == 1:
+                x = (x * x.new_tensor(GREY).view(1, 3, 1, 1)).sum(1, keepdim=True)
+            else:
+                x = x.expand(-1, channels, -1, -1)
+        return (x - self.mean) / self.std

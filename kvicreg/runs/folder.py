@@ -1,0 +1,287 @@
+"""RunFolder: the one place that knows what lies where in a run, reads it and writes it atomically.
+
+    RUN/config.yaml            everything needed to run it again, resolved
+        metrics.csv            a row per epoch
+        spectrum.npz           eigenvalues of the centred operator per epoch
+        checkpoints/           last (resumable, exact) and best
+        encoder.safetensors    the weights; encoder.json says what they are, projector.safetensors is beside them
+        results.json           what evaluate measured; results-on-DATA.json on other data
+        evaluation/            arrays behind the results, and features that are computed once
+        report.html, figures/  one self-contained page, and figures for papers
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from kvicreg.runs.config import dump_settings, load_settings
+from kvicreg.runs.settings import Settings
+from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
+
+__all__ = ["Metrics", "RunFolder", "run_folders"]
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What metrics.csv holds: a column of numbers per measure (None where not measured), and the epochs' warnings."""
+
+    columns: dict[str, list[float | None]]
+    warnings: list[str]
+
+    def measured(self, name: str) -> list[float]:
+        """The values of a column that were measured, in order."""
+        return [value for value in self.columns.get(name, []) if value is not None]
+
+
+class RunFolder:
+    """A run on disk. Making one touches nothing; `RunFolder.open` checks that there is a run.
+
+    Args:
+        path: the folder.
+
+    Example:
+        >>> RunFolder("runs/first").checkpoint("last").as_posix()
+        'runs/first/checkpoints/last.ckpt'
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.resolve().name
+
+    # ---- the folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """An existing run, or an error that says what is missing."""
+        run = cls(path)
+        if not run.path.exists():
+            raise FileNotFoundError(f"there is no run folder {path}")
+        if not run.exists:
+            raise ValueError(f"{path} is not a run folder: it has no {run.config.name} (kvicreg train writes one)")
+        return run
+
+    @property
+    def config(self) -> Path:
+        """The file of settings, by which a run folder is known."""
+        return self.path / "config.yaml"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run here, finished or not."""
+        return self.config.is_file()
+
+    def lock(self, work: str) -> AbstractContextManager[None]:
+        """Hold the folder for this process while it does this work."""
+        return working_on(self.path, work)
+
+    def prepare(self, *, resume: bool, overwrite: bool) -> None:
+        """Make the folder, which this process holds, ready for training, or say why it can't be used."""
+        if resume:
+            for leftover in self.path.glob("**/.*.tmp"):  # of a write that was cut short
+                leftover.unlink()
+        elif any(not path.name.startswith(".") for path in self.path.iterdir()):
+            if not overwrite:
+                raise FileExistsError(
+                    f"{self.path} exists. Continue it with --resume {self.path}, replace it with --overwrite, "
+                    "or choose another --out"
+                )
+            if not self.exists:
+                raise FileExistsError(
+                    f"{self.path} is not a run folder, so --overwrite leaves it alone: choose another --out"
+                )
+            self._empty()
+        self.checkpoint("last").parent.mkdir(exist_ok=True)
+
+    def _empty(self) -> None:
+        # the config goes last: cut short, what is left is still a run that --overwrite may replace
+        for path in sorted(self.path.iterdir(), key=lambda path: path == self.config):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
+                path.unlink()
+
+    # ---- settings
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The run's settings, resolved."""
+        return load_settings(self.config)
+
+    def write_settings(self, settings: Settings) -> None:
+        write_atomically(self.config, dump_settings(settings).encode())
+
+    # ---- the record of training
+
+    def metrics(self) -> Metrics:
+        """What was measured every epoch; empty before the first."""
+        path = self.path / "metrics.csv"
+        if not path.is_file():
+            return Metrics({}, [])
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        names = [name for name in (rows[0] if rows else []) if name and name != "warning"]
+        if rows and "epoch" not in names:
+            raise ValueError(f"{path} has no column 'epoch': it was not written by kvicreg")
+        columns = {name: [_number(row.get(name)) for row in rows] for name in names}
+        return Metrics(columns, [f"epoch {row['epoch']}: {row['warning']}" for row in rows if row.get("warning")])
+
+    def write_metrics(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write a row per epoch; the last row names the columns."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[-1]), lineterminator="\n")
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
+        write_atomically(self.path / "metrics.csv", text.getvalue().encode())
+
+    def spectra(self) -> dict[str, np.ndarray] | None:
+        """The arrays `epochs` (E,) and `eigenvalues` (E, k), descending; None before the first epoch."""
+        return _checked_arrays(self.path / "spectrum.npz", {"epochs": 1, "eigenvalues": 2})
+
+    def write_spectra(self, epochs: np.ndarray, eigenvalues: np.ndarray) -> None:
+        _write_arrays(self.path / "spectrum.npz", compressed=False, epochs=epochs, eigenvalues=eigenvalues)
+
+    def checkpoint(self, which: Literal["last", "best"]) -> Path:
+        """The checkpoint to resume from, or the one of the best epoch."""
+        return self.path / "checkpoints" / f"{which}.ckpt"
+
+    # ---- faults
+
+    def faults(self) -> list[Path]:
+        """The batches that stopped the training, one for each process that met one; the first process's first."""
+        paths = (self.path / "fault.npz", *sorted(self.path.glob("fault-*.npz")))
+        return [path for path in paths if path.is_file()]
+
+    def write_fault(self, rank: int | np.ndarray, **arrays: Any) -> Path:
+        """Keep the batch that stopped the training of a process."""
+        path = self.path / ("fault.npz" if rank == 0 else f"fault-{rank}.npz")
+        _write_arrays(path, rank=np.array(rank), **arrays)
+        return path
+
+    def write_replay(self, outcome: Mapping[str, Any]) -> Path:
+        return self._write_json("replay.json", outcome)
+
+    def write_unreadable(self, names: Sequence[str]) -> Path:
+        """Write the list of image files that could not be read."""
+        path = self.path / "unreadable.txt"
+        write_atomically(path, ("\n".join(names) + "\n").encode())
+        return path
+
+    # ---- what evaluation, the report, the demo and a selection leave
+
+    def results_path(self, on: str | None = None) -> Path:
+        """The results on the run's own data, or on other data."""
+        if on is None:
+            return self.path / "results.json"
+        return self.path / f"results-on-{re.sub(r'[^A-Za-z0-9._-]+', '-', Path(on).name) or 'data'}.json"
+
+    def transfer_paths(self) -> list[Path]:
+        """The results on other data than the run's own."""
+        return sorted(self.path.glob("results-on-*.json"))
+
+    def arrays_path(self, kind: Literal["scores", "map"], on: str | None = None) -> Path:
+        """The arrays behind the results of the same data."""
+        return self.path / "evaluation" / f"{kind}{self.results_path(on).stem.removeprefix('results')}.npz"
+
+    def arrays(self, kind: Literal["scores", "map"], on: str | None = None, **dimensions: int) -> Any:
+        """The arrays behind the results, or None; with `dimensions`, those are there and have so many."""
+        path = self.arrays_path(kind, on)
+        if dimensions:
+            return _checked_arrays(path, dimensions)
+        return read_arrays(path) if path.is_file() else None
+
+    def write_arrays(self, kind: Literal["scores", "map"], on: str | None = None, **arrays: Any) -> None:
+        path = self.arrays_path(kind, on)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_arrays(path, **arrays)
+
+    @property
+    def features(self) -> Path:
+        """The folder of features that are computed once."""
+        return self.path / "evaluation" / "features"
+
+    @property
+    def page(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def figures(self) -> Path:
+        return self.path / "figures"
+
+    def selection(self) -> dict[str, Any] | None:
+        """The ranking of the selection that this run has won, or None."""
+        path = self.path / "selection.json"
+        if not path.is_file():
+            return None
+        try:
+            ranking = dict(json.loads(path.read_text()))
+            ranking["criterion"], [(r["candidate"], r["steps"], r["criteria"], r["error"]) for r in ranking["ranking"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is damaged or not written by kvicreg: delete it, or select again") from error
+        return ranking
+
+    def write_selection(self, ranking: Mapping[str, Any]) -> Path:
+        return self._write_json("selection.json", ranking)
+
+    def write_demo(self, summary: Mapping[str, Any]) -> Path:
+        return self._write_json("demo.json", summary)
+
+    def _write_json(self, name: str, content: Mapping[str, Any]) -> Path:
+        write_atomically(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
+        return self.path / name
+
+
+def run_folders(path: Path) -> list[RunFolder]:
+    """The runs in a folder, by name."""
+    return [RunFolder(child) for child in sorted(path.iterdir()) if RunFolder(child).exists] if path.is_dir() else []
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "nan")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _write_arrays(path: Path, *, compressed: bool = True, **arrays: Any) -> None:
+    file = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(file, **arrays)
+    write_atomically(path, file.getvalue())
+
+
+def _checked_arrays(path: Path, dimensions: Mapping[str, int]) -> dict[str, np.ndarray] | None:
+    """Arrays of numbers with so many dimensions and equally many rows; None where there is no file, or no row."""
+    if not path.is_file():
+        return None
+    arrays = read_arrays(path)
+    missing = [name for name in dimensions if name not in arrays]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by kvicreg")
+    rows = len(np.atleast_1d(arrays[next(iter(dimensions))]))
+    for name, count in dimensions.items():
+        array = arrays[name]
+        if array.dtype.kind not in "biuf" or array.ndim != count or len(array) != rows:
+            shape = f"{array.dtype} {array.shape}"
+            raise ValueError(f"{path} is damaged: {name} should be {count}-dimensional numbers, got {shape}")
+    return arrays if all(len(arrays[name]) for name in dimensions) else None

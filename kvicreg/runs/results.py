@@ -1,0 +1,62 @@
+"""results.json: what evaluation measured, with units, seeds, versions and the exact command."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from kvicreg.storage import without_home, write_atomically
+
+__all__ = ["FORMAT", "MEASURES", "read_results", "write_results"]
+
+FORMAT = 1
+
+# key in results.json -> (heading, unit); the order is that of every table
+MEASURES = {
+    "linear_probe": ("linear probe", "fraction of test images"),
+    "sgd_probe": ("SGD probe", "fraction of test images"),
+    "knn": ("k-NN", "fraction of test images"),
+    "labels_1_percent": ("1 % of labels", "fraction of test images, mean of 3 draws of labels"),
+    "labels_10_percent": ("10 % of labels", "fraction of test images, mean of 3 draws of labels"),
+    "fine_tuning": ("fine-tuned", "fraction of test images"),
+    "nmi": ("k-means NMI", "normalised mutual information with the classes, 0 to 1"),
+    "ari": ("k-means ARI", "adjusted Rand index with the classes, 1 at best, 0 by chance"),
+}
+
+
+def write_results(path: Path, results: dict[str, Any]) -> None:
+    """Atomically, as JSON without NaN or Infinity (null instead), so that anything can read it; home folders as ~."""
+    text = json.dumps(without_home(_plain(results)), indent=2, allow_nan=False, ensure_ascii=False)
+    write_atomically(path, text.encode() + b"\n")
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What `write_results` wrote."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path.parent} has no {path.name}: evaluate it first with kvicreg evaluate")
+    try:
+        results = dict(json.loads(path.read_text()))
+        version = results["format"]
+        results["subjects"], results["data"]["name"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged or not written by kvicreg; evaluate the run again") from error
+    if version != FORMAT:
+        raise ValueError(f"{path} has format {version}, this version reads {FORMAT}; evaluate the run again")
+    return results
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # intervals and differences
+        return _plain(value._asdict())
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.10g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,122 @@
+"""Settings: everything a run depends on. The command line, recipes and the config file of a run all become this tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from kvicreg.data.options import DataOptions
+from kvicreg.data.presets import ViewOptions
+from kvicreg.methods import METHODS, MethodOptions
+from kvicreg.models.encoder import ENCODERS, EncoderOptions
+from kvicreg.models.projector import ProjectorOptions
+from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions
+from kvicreg.options import Options, choice, option
+
+__all__ = ["EngineOptions", "ModelOptions", "RecordOptions", "ScheduleOptions", "Settings"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(Options):
+    """Encoder and projector."""
+
+    encoder: EncoderOptions = choice("small-cnn", ENCODERS, "Encoder: small-cnn, resnet18, timm:NAME, ...")
+    norm: Literal["batch", "group"] = option("batch", "Normalization; group uses no statistics of the batch.")
+    projector: ProjectorOptions = field(default_factory=ProjectorOptions)
+    init: str | None = option(None, "Run folder or safetensors file whose encoder weights to start from.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(Options):
+    """Length of training, batches and the course of the learning rate."""
+
+    epochs: int = option(20, "Passes over the images.", above=0)
+    max_steps: int | None = option(
+        None, "Stop after this many optimizer steps, even within an epoch; the schedule spans all epochs.", above=0
+    )
+    batch_size: int = option(512, "Images per batch, over all processes.", at_least=2)
+    accumulate: int = option(
+        1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
+    )
+    warmup_epochs: float = option(0.5, "Epochs of linear warm-up.", at_least=0)
+    final_learning_rate: float = option(0.0, "Where the cosine ends.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions(Options):
+    """Seed, arithmetic and machines."""
+
+    seed: int = option(
+        0, "Seed of the weights, the order of the data and the views.", at_least=0, at_most=2**31 - 1
+    )
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] = option(
+        "32-true", "Arithmetic of the encoder, auto: bf16-mixed where it is fast; the loss has at least float32."
+    )
+    accelerator: str = option("auto", "cpu, gpu, ... as Lightning names them.")
+    devices: int = option(1, "Devices (processes) per node.", above=0)
+    nodes: int = option(1, "Machines.", above=0)
+    strategy: str = option("auto", "Lightning's strategy: ddp, ...")
+    timeout_minutes: float = option(10.0, "Longest that processes wait for each other.", above=0)
+    channels_last: bool = option(True, "Keep images with channels last in memory, which convolutions like.")
+    compile: bool = option(False, "torch.compile the encoder and the projector.")
+    deterministic: bool = option(False, "Only deterministic algorithms, for bit-equal runs on GPUs.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOptions(Options):
+    """What is recorded, and where."""
+
+    out: str | None = option(None, "Run folder; by default runs/DATA-METHOD.")
+    log_every: int = option(20, "Steps between points in TensorBoard and in the progress line.", above=0)
+    checkpoint_steps: int | None = option(None, "Also save a checkpoint every so many steps.", above=0)
+    checkpoint_minutes: float = option(5.0, "Also save a checkpoint when this long has passed.", above=0)
+    spectrum_images: int = option(256, "Images of the fixed batch whose spectrum is recorded.", at_least=2)
+    probe_images: int = option(
+        2000, "Labelled training images for the online probe and k-NN (half fit, half score); 0 for none.", at_least=0
+    )
+    probe_every: int = option(1, "Epochs between online probes.", above=0)
+    wandb: str | None = option(None, "Weights & Biases project to log to.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Options):
+    """Settings of a training run.
+
+    Each setting is a flag of `kvicreg train`, a key of a recipe and a keyword of `Settings.of`, by the same flat name.
+
+    Example:
+        >>> settings = Settings.of(data="mnist", method="simclr", temperature=0.1, epochs=2)
+        >>> settings.schedule.epochs, settings.method.name
+        (2, 'simclr')
+        >>> settings.replace(epochs=3).schedule.epochs
+        3
+    """
+
+    data: DataOptions = field(default_factory=DataOptions)
+    views: ViewOptions = field(default_factory=ViewOptions)
+    method: MethodOptions = choice("kernel-vicreg", METHODS, "Self-supervised method, or the supervised control.")
+    model: ModelOptions = field(default_factory=ModelOptions)
+    optimizer: OptimizerOptions = choice("adam", OPTIMIZERS, "Optimizer.")
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    record: RecordOptions = field(default_factory=RecordOptions)
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return Path(self.record.out or f"runs/{self.data.short_name}-{self.method.label}")
+
+    def agrees_with(self, other: Settings) -> bool:
+        """Whether a run with the settings `other`, resolved, is what these settings ask for.
+
+        What these leave open may be anything there; where the run and its data lie does not matter.
+        """
+        elsewhere = {"out", "data_root", *(["precision"] if self.engine.precision == "auto" else [])}
+        mine, theirs = self.resolved_method().flat(), other.flat()
+        return all(v is None or v == theirs.get(name) for name, v in mine.items() if name not in elsewhere)
+
+    def resolved_method(self, classes: int | None = None) -> Settings:
+        """These settings with the method's own defaults written out."""
+        return replace(self, method=self.method.resolved(classes))
+
