@@ -3,15 +3,27 @@
 from kvicreg.losses.barlow_twins import (
     BarlowTerms,
     BarlowTwinsLoss,
+    BarlowTwinsOptions,
     KernelBarlowTwinsLoss,
+    KernelBarlowTwinsOptions,
     barlow_twins_terms,
     kernel_barlow_twins_terms,
 )
-from kvicreg.losses.clustering import DINOLoss, SwAVLoss, dino, sinkhorn, swav
-from kvicreg.losses.contrastive import InfoNCELoss, KernelSimCLRLoss, NTXentLoss, info_nce, kernel_simclr, nt_xent
+from kvicreg.losses.clustering import DINOLoss, DINOOptions, SwAVLoss, SwAVOptions, dino, sinkhorn, swav
+from kvicreg.losses.contrastive import (
+    InfoNCELoss,
+    InfoNCEOptions,
+    KernelSimCLRLoss,
+    KernelSimCLROptions,
+    NTXentLoss,
+    NTXentOptions,
+    info_nce,
+    kernel_simclr,
+    nt_xent,
+)
 from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, kernel_vicreg_terms
 from kvicreg.losses.prediction import BYOLLoss, KernelBYOLLoss, SimSiamLoss, byol, kernel_byol, simsiam
-from kvicreg.losses.ssl_hsic import HSICTerms, SSLHSICLoss, ssl_hsic_terms
+from kvicreg.losses.ssl_hsic import HSICTerms, SSLHSICLoss, SSLHSICOptions, ssl_hsic_terms
 from kvicreg.losses.terms import LossTerms
 from kvicreg.losses.vicreg import VICRegLoss, vicreg_terms
 
@@ -19,18 +31,26 @@ __all__ = [
     "BYOLLoss",
     "BarlowTerms",
     "BarlowTwinsLoss",
+    "BarlowTwinsOptions",
     "DINOLoss",
+    "DINOOptions",
     "HSICTerms",
     "InfoNCELoss",
+    "InfoNCEOptions",
     "KernelBYOLLoss",
     "KernelBarlowTwinsLoss",
+    "KernelBarlowTwinsOptions",
     "KernelSimCLRLoss",
+    "KernelSimCLROptions",
     "KernelVICRegLoss",
     "LossTerms",
     "NTXentLoss",
+    "NTXentOptions",
     "SSLHSICLoss",
+    "SSLHSICOptions",
     "SimSiamLoss",
     "SwAVLoss",
+    "SwAVOptions",
     "VICRegLoss",
     "barlow_twins_terms",
     "byol",

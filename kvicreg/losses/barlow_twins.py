@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from torch import Tensor, nn
@@ -11,16 +12,23 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision
 from kvicreg.losses.feature_space import check_approximation
-from kvicreg.losses.terms import check_choice, check_weights, stack_views
+from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["BarlowTerms", "BarlowTwinsLoss", "KernelBarlowTwinsLoss", "barlow_twins_terms", "kernel_barlow_twins_terms"]
+__all__ = [
+    "BarlowTerms",
+    "BarlowTwinsLoss",
+    "BarlowTwinsOptions",
+    "KernelBarlowTwinsLoss",
+    "KernelBarlowTwinsOptions",
+    "barlow_twins_terms",
+    "kernel_barlow_twins_terms",
+]
 
 Basis = Literal["free", "coordinates"]
-
-DEFAULT_WEIGHTS: dict[str, float] = {"free": 0.1, "coordinates": 0.0051}
 
 
 class BarlowTerms(NamedTuple):
@@ -31,14 +39,22 @@ class BarlowTerms(NamedTuple):
     redundancy: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsOptions(Options):
+    """Settings of `BarlowTwinsLoss`."""
+
+    redundancy_weight: float = option(0.0051, "Weight of the redundancy term.", at_least=0)
+    eps: float = option(1e-5, "Added to the variance of each coordinate.", at_least=0)
+
+
 class BarlowTwinsLoss(nn.Module):
-    """``sum_j (1 - C_jj)^2 + weight * sum_{j != k} C_jk^2`` (Zbontar et al., 2021).
+    """``sum_j (1 - C_jj)^2 + redundancy_weight * sum_{j != k} C_jk^2`` (Barlow Twins; Zbontar et al., 2021).
 
     C is the cross-correlation matrix of the views: ``C_jk = mean_i u_ij u'_ik`` of embeddings whose coordinates are
     standardised over the batch, ``u_ij = (z_ij - mean_j) / sqrt(var_j + eps)``, with the variance over b.
 
     Args:
-        redundancy_weight: of the second sum, 0.0051 as published.
+        redundancy_weight: that of the second sum, 0.0051 as published.
         eps: added to variances.
         gather: under `torch.distributed`, the loss of the global batch.
 
@@ -47,10 +63,15 @@ class BarlowTwinsLoss(nn.Module):
         torch.Size([])
     """
 
-    def __init__(self, redundancy_weight: float = 0.0051, eps: float = 1e-5, gather: bool = True) -> None:
+    def __init__(
+        self,
+        redundancy_weight: float = BarlowTwinsOptions.redundancy_weight,
+        eps: float = BarlowTwinsOptions.eps,
+        gather: bool = True,
+    ) -> None:
         super().__init__()
-        check_weights(redundancy_weight=redundancy_weight, eps=eps)
-        self.redundancy_weight, self.eps, self.gather = float(redundancy_weight), float(eps), gather
+        options = BarlowTwinsOptions(redundancy_weight=float(redundancy_weight), eps=float(eps))
+        self.redundancy_weight, self.eps, self.gather = options.redundancy_weight, options.eps, gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The weighted loss, a scalar."""
@@ -65,19 +86,54 @@ class BarlowTwinsLoss(nn.Module):
 
 
 def barlow_twins_terms(
-    z1: Tensor, z2: Tensor, *, weight: float = 0.0051, eps: float = 1e-5, gather: bool = True
+    z1: Tensor,
+    z2: Tensor,
+    *,
+    weight: float = BarlowTwinsOptions.redundancy_weight,
+    eps: float = BarlowTwinsOptions.eps,
+    gather: bool = True,
 ) -> BarlowTerms:
     """`BarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
     z = stack_views((z1, z2))
     with full_precision(z):
-        return _of_coordinates(_Moments(z, Shard.of(z, gather=gather)), weight, eps)
+        return _coordinate_terms(_Moments(z, Shard.of(z, gather=gather)), weight, eps)
+
+
+def _coordinate_terms(moments: _Moments, weight: float, eps: float) -> BarlowTerms:
+    """Barlow Twins on the coordinates of features."""
+    inverse = (moments.variances() + eps).rsqrt()
+    diagonal = moments.products() * inverse[0] * inverse[1]  # C_jj
+    invariance = (1 - diagonal).square().sum()
+    redundancy = (moments.squared_norm(inverse) - diagonal.square().sum()).clamp_min(0)
+    return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelBarlowTwinsOptions(Options):
+    """Settings of `KernelBarlowTwinsLoss` beside its kernel and approximation."""
+
+    basis: Literal["free", "coordinates"] = option(
+        "free", "How the diagonal is measured: free of any basis, or in the coordinates of explicit features."
+    )
+    redundancy_weight: float | None = option(
+        None, "Weight of the redundancy term; by default 0.1 in the basis free, 0.0051 in coordinates.", at_least=0
+    )
+    eps: float = option(BarlowTwinsOptions.eps, "Added to variances.", at_least=0)
+
+    @property
+    def weight(self) -> float:
+        """The weight given, or else the basis's own."""
+        if self.redundancy_weight is not None:
+            return self.redundancy_weight
+        return 0.1 if self.basis == "free" else BarlowTwinsOptions.redundancy_weight
 
 
 class KernelBarlowTwinsLoss(nn.Module):
-    """Barlow Twins on the cross-covariance operator of the views, driven to the identity on the span.
+    """``(1 - tr A / r)^2 + redundancy_weight * (|A|_HS^2 / r - (tr A / r)^2)``, Barlow Twins in feature space.
 
-    With ``C = mean_i (phi(z_i) - mean) (phi(z'_i) - mean')^T``, T and T' the total variances of the views and r the
-    number of directions that can vary, ``A = r C / sqrt(T T')`` is without units, and so are
+    A is the cross-covariance operator of the views without units: with
+    ``C = mean_i (phi(z_i) - mean) (phi(z'_i) - mean')^T``, T and T' the total variances of the views and r the number
+    of directions that can vary, ``A = r C / sqrt(T T')``. The terms drive it to the identity on the span:
 
     - invariance: ``(1 - tr A / r)^2``; ``tr A / r`` is the correlation of the views in feature space
     - redundancy: ``|A|_HS^2 / r - (tr A / r)^2``, zero when A is a multiple of the identity
@@ -89,7 +145,7 @@ class KernelBarlowTwinsLoss(nn.Module):
     Args:
         kernel: a name or a `Kernel`.
         basis: "free", or "coordinates", which needs the linear kernel or an approximation.
-        redundancy_weight: of the second term; None takes the basis's own.
+        redundancy_weight: that of the second term; None takes the basis's default, 0.1 or 0.0051.
         eps: added to variances.
         approximation: None (exact), `operators.Nystrom(...)` or `operators.RandomFourier(...)`.
         gather: under `torch.distributed`, the loss of the global batch.
@@ -102,24 +158,23 @@ class KernelBarlowTwinsLoss(nn.Module):
     def __init__(
         self,
         kernel: str | Kernel = "rbf",
-        basis: Basis = "free",
+        basis: Basis = KernelBarlowTwinsOptions.basis,
         redundancy_weight: float | None = None,
-        eps: float = 1e-5,
+        eps: float = KernelBarlowTwinsOptions.eps,
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_choice("basis", basis, list(DEFAULT_WEIGHTS))
         check_approximation(approximation)
-        weight = DEFAULT_WEIGHTS[basis] if redundancy_weight is None else redundancy_weight
-        check_weights(redundancy_weight=weight, eps=eps)
+        weight = None if redundancy_weight is None else float(redundancy_weight)
+        options = KernelBarlowTwinsOptions(basis=basis, redundancy_weight=weight, eps=float(eps))
+        self.redundancy_weight, self.eps, self.gather = options.weight, options.eps, gather
         self.kernel, self.basis, self.approximation = kernels.get(kernel), basis, approximation
         if basis == "coordinates" and approximation is None and not isinstance(self.kernel, Linear):
             raise ValueError(
                 f'basis "coordinates" needs explicit features, which an exact {type(self.kernel).__name__} kernel has '
                 'not: pass approximation=operators.Nystrom(...), or basis="free"'
             )
-        self.redundancy_weight, self.eps, self.gather = float(weight), float(eps), gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The weighted loss, a scalar."""
@@ -147,34 +202,34 @@ def kernel_barlow_twins_terms(
     z2: Tensor,
     *,
     kernel: Kernel,
-    basis: Basis = "free",
-    weight: float = DEFAULT_WEIGHTS["free"],
-    eps: float = 1e-5,
+    basis: Basis = KernelBarlowTwinsOptions.basis,
+    weight: float | None = None,
+    eps: float = KernelBarlowTwinsOptions.eps,
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> BarlowTerms:
     """`KernelBarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
     z = stack_views((z1, z2))
-    p = z.shape[-1]
+    options = KernelBarlowTwinsOptions(basis=basis, redundancy_weight=weight, eps=eps)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
-        if shard.total < 2:
-            raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+        _check_two_samples(shard)
         kernel = resolved(kernel, z, shard)
-        if approximation is None and not isinstance(kernel, Linear):
-            return _of_grams(shard.gather(z), kernel, weight, eps)
-        features = z * kernel.gamma**0.5 if isinstance(kernel, Linear) and approximation is None else None
-        if features is None:
-            assert approximation is not None
+        if approximation is not None:
             features = approximation.features(z, kernel, shard)
+        elif isinstance(kernel, Linear):
+            features = z * kernel.gamma**0.5
+        else:
+            return _gram_terms(shard.gather(z), kernel, options.weight, eps)
         moments = _Moments(features, shard)
         if basis == "coordinates":
-            return _of_coordinates(moments, weight, eps)
-        r = min(shard.total - 1, features.shape[-1], kernel.rank(p))
-        return _free(moments.products().sum(), moments.squared_norm(), moments.variances().sum(-1), r, weight, eps)
+            return _coordinate_terms(moments, options.weight, eps)
+        trace, norm, variances = moments.products().sum(), moments.squared_norm(), moments.variances().sum(-1)
+        r = min(shard.total - 1, features.shape[-1], kernel.rank(z.shape[-1]))
+        return _basis_free_terms(trace, norm, variances, r, options.weight, eps)
 
 
-def _of_grams(z: Tensor, kernel: Kernel, weight: float, eps: float) -> BarlowTerms:
+def _gram_terms(z: Tensor, kernel: Kernel, weight: float, eps: float) -> BarlowTerms:
     """The basis-free terms of views ``(2, b, p)`` from their Gram matrices."""
     b, p = z.shape[1:]
     grams = kernel.evaluate(AllPairs(z))
@@ -184,25 +239,23 @@ def _of_grams(z: Tensor, kernel: Kernel, weight: float, eps: float) -> BarlowTer
     variances = centred.diagonal(dim1=-2, dim2=-1).mean(-1)
     trace = kernel.evaluate(MatchedPairs(z[0], z[1])).mean() - cross.mean()
     norm = (centred[0] * centred[1]).sum() / b**2
-    return _free(trace, norm, variances, min(b - 1, kernel.rank(p)), weight, eps)
+    return _basis_free_terms(trace, norm, variances, min(b - 1, kernel.rank(p)), weight, eps)
 
 
-def _free(trace: Tensor, norm: Tensor, variances: Tensor, r: float, weight: float, eps: float) -> BarlowTerms:
+def _basis_free_terms(
+    trace: Tensor, norm: Tensor, variances: Tensor, r: float, weight: float, eps: float
+) -> BarlowTerms:
     """From tr C, |C|_HS^2, the total variance of each view and the number of directions."""
     scale = (variances + eps).prod().rsqrt()
-    correlation = trace * scale
+    correlation = trace * scale  # tr A / r
     invariance = (1 - correlation).square()
     redundancy = r * norm * scale.square() - correlation.square()
     return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
 
 
-def _of_coordinates(moments: _Moments, weight: float, eps: float) -> BarlowTerms:
-    """Barlow Twins on the coordinates of features."""
-    inverse = (moments.variances() + eps).rsqrt()
-    diagonal = moments.products() * inverse[0] * inverse[1]
-    invariance = (1 - diagonal).square().sum()
-    redundancy = (moments.squared_norm(inverse) - diagonal.square().sum()).clamp_min(0)
-    return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
+def _check_two_samples(shard: Shard) -> None:
+    if shard.total < 2:
+        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
 
 
 class _Moments:
@@ -214,8 +267,7 @@ class _Moments:
     """
 
     def __init__(self, features: Tensor, shard: Shard) -> None:
-        if shard.total < 2:
-            raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+        _check_two_samples(shard)
         self.wide = features.shape[-1] >= shard.total
         if self.wide:
             features = shard.gather(features)

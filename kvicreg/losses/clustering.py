@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -10,17 +11,24 @@ from torch import Tensor, nn
 from kvicreg.kernels.pairs import full_precision
 from kvicreg.losses.terms import check_positive, stack_views
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["DINOLoss", "SwAVLoss", "dino", "sinkhorn", "swav"]
+__all__ = ["DINOLoss", "DINOOptions", "SwAVLoss", "SwAVOptions", "dino", "sinkhorn", "swav"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwAVOptions(Options):
+    """Settings of `SwAVLoss`."""
+
+    temperature: float = option(0.1, "Temperature of the predictions.", above=0)
 
 
 class SwAVLoss(nn.Module):
-    """SwAV's swapped prediction (Caron et al., 2020): predict the code of one view from every other.
-
-        ``mean over codes v of {1, 2}, mean over views w != v:  -mean_i q_i^v . log softmax(s_i^w / temperature)``
+    """``mean over codes v of {1, 2}, mean over views w != v:  -mean_i q_i^v . log softmax(s_i^w / temperature)``
 
     with scores s of unit embeddings against unit prototypes, and codes q that `sinkhorn` makes of the first two views'
-    scores, over the global batch and without gradient.
+    scores, over the global batch and without gradient: the code of one view is predicted from every other (SwAV; Caron
+    et al., 2020).
 
     Args:
         temperature: of the predictions, 0.1 as published.
@@ -38,12 +46,16 @@ class SwAVLoss(nn.Module):
     """
 
     def __init__(
-        self, temperature: float = 0.1, epsilon: float = 0.05, iterations: int = 3, gather: bool = True
+        self,
+        temperature: float = SwAVOptions.temperature,
+        epsilon: float = 0.05,
+        iterations: int = 3,
+        gather: bool = True,
     ) -> None:
         super().__init__()
-        check_positive(temperature=temperature, epsilon=epsilon, iterations=iterations)
-        self.temperature, self.epsilon, self.iterations = float(temperature), float(epsilon), iterations
-        self.gather = gather
+        check_positive(epsilon=epsilon, iterations=iterations)
+        self.temperature = SwAVOptions(temperature=float(temperature)).temperature
+        self.epsilon, self.iterations, self.gather = float(epsilon), iterations, gather
 
     def forward(self, *scores: Tensor, former: Tensor | None = None) -> Tensor:
         """The loss, a scalar."""
@@ -63,29 +75,31 @@ class SwAVLoss(nn.Module):
 def swav(
     *scores: Tensor,
     former: Tensor | None = None,
-    temperature: float = 0.1,
+    temperature: float = SwAVOptions.temperature,
     epsilon: float = 0.05,
     iterations: int = 3,
     gather: bool = True,
 ) -> Tensor:
     """`SwAVLoss` as a pure function of the views' scores ``(b, prototypes)``."""
     s = stack_views(scores)
+    if former is not None and (former.dim() != 3 or former.shape[::2] != (2, s.shape[-1])):
+        raise ValueError(f"former must have shape (2, m, {s.shape[-1]}), got {tuple(former.shape)}")
     with full_precision(s):
         shard = Shard.of(s, gather=gather)
         with torch.no_grad():
-            seen = shard.gather(s[:2].detach())
+            all_scores = shard.gather(s[:2].detach())
             if former is not None:
-                seen = torch.cat([seen, former.to(s)], dim=1)
-            codes = sinkhorn(seen, epsilon=epsilon, iterations=iterations)
+                all_scores = torch.cat([all_scores, former.to(s)], dim=1)
+            codes = sinkhorn(all_scores, epsilon=epsilon, iterations=iterations)
             codes = codes[:, shard.offset : shard.offset + shard.rows]
-        return _swapped(codes, (s / temperature).log_softmax(-1), shard)
+        return _other_views_entropy(codes, (s / temperature).log_softmax(-1), shard)
 
 
-def _swapped(codes: Tensor, predictions: Tensor, shard: Shard) -> Tensor:
-    """Mean cross-entropy of codes ``(2, b, k)`` and log-predictions ``(v, b, k)`` of the other views."""
-    pairs = [(c, w) for c in range(len(codes)) for w in range(len(predictions)) if c != w]
-    each = [-(codes[c] * predictions[w]).sum() for c, w in pairs]
-    return shard.sum(torch.stack(each).mean()) / shard.total
+def _other_views_entropy(targets: Tensor, log_predictions: Tensor, shard: Shard) -> Tensor:
+    """Mean cross-entropy of targets ``(2, b, k)`` and the log-predictions ``(v, b, k)`` of the other views."""
+    pairs = [(t, w) for t in range(len(targets)) for w in range(len(log_predictions)) if t != w]
+    entropies = [-(targets[t] * log_predictions[w]).sum() for t, w in pairs]
+    return shard.sum(torch.stack(entropies).mean()) / shard.total
 
 
 @torch.no_grad()
@@ -100,14 +114,21 @@ def sinkhorn(scores: Tensor, *, epsilon: float = 0.05, iterations: int = 3) -> T
     return logs.exp()
 
 
+@dataclass(frozen=True, kw_only=True)
+class DINOOptions(Options):
+    """Settings of `DINOLoss`."""
+
+    prototypes: int = option(1024, "Prototypes: the width of the outputs of student and teacher.", at_least=1)
+    temperature: float = option(0.1, "Temperature of the student.", above=0)
+    teacher_temperature: float = option(0.04, "Temperature of the teacher; lower is sharper.", above=0)
+
+
 class DINOLoss(nn.Module):
-    """DINO's self-distillation (Caron et al., 2021): the student predicts the teacher's assignment of another view.
+    """``mean over teacher views v, student views w != v:  -mean_i p_i^v . log softmax(s_i^w / temperature)``
 
-        ``mean over teacher views v, student views w != v:  -mean_i  p_i^v . log softmax(s_i^w / temperature)``,
-        ``p^v = softmax((t^v - centre) / teacher_temperature)``
-
-    The centre is a moving average of the teacher's outputs over the global batch; each call in training mode moves it
-    after it was used.
+    with ``p^v = softmax((t^v - centre) / teacher_temperature)``: the student predicts the teacher's assignment of
+    another view (DINO; Caron et al., 2021). The centre is a moving average of the teacher's outputs over the global
+    batch; each call in training mode moves it after it was used.
 
     Args:
         prototypes: k, the width of the outputs; 65536 as published.
@@ -128,16 +149,22 @@ class DINOLoss(nn.Module):
 
     def __init__(
         self,
-        prototypes: int = 1024,
-        temperature: float = 0.1,
-        teacher_temperature: float = 0.04,
+        prototypes: int = DINOOptions.prototypes,
+        temperature: float = DINOOptions.temperature,
+        teacher_temperature: float = DINOOptions.teacher_temperature,
         centre_momentum: float = 0.9,
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_positive(prototypes=prototypes, temperature=temperature, teacher_temperature=teacher_temperature)
-        self.prototypes = prototypes
-        self.temperature, self.teacher_temperature = float(temperature), float(teacher_temperature)
+        if not 0 <= centre_momentum <= 1:
+            raise ValueError(f"centre_momentum must be from 0 to 1, got {centre_momentum}")
+        options = DINOOptions(
+            prototypes=prototypes,
+            temperature=float(temperature),
+            teacher_temperature=float(teacher_temperature),
+        )
+        self.prototypes = options.prototypes
+        self.temperature, self.teacher_temperature = options.temperature, options.teacher_temperature
         self.centre_momentum, self.gather = float(centre_momentum), gather
         self.register_buffer("centre", torch.zeros(prototypes))
 
@@ -152,11 +179,11 @@ class DINOLoss(nn.Module):
             gather=self.gather,
         )
         if self.training:
-            self._follow(teacher.detach())
+            self._move_centre(teacher.detach())
         return loss
 
     @torch.no_grad()
-    def _follow(self, teacher: Tensor) -> None:
+    def _move_centre(self, teacher: Tensor) -> None:
         shard = Shard.of(teacher, gather=self.gather)
         mean = shard.sum(teacher.to(self.centre).sum(1).mean(0)) / shard.total
         self.centre.copy_(torch.lerp(mean, self.centre, self.centre_momentum))
@@ -170,12 +197,17 @@ def dino(
     student: Sequence[Tensor],
     *,
     centre: Tensor,
-    temperature: float = 0.1,
-    teacher_temperature: float = 0.04,
+    temperature: float = DINOOptions.temperature,
+    teacher_temperature: float = DINOOptions.teacher_temperature,
     gather: bool = True,
 ) -> Tensor:
     """`DINOLoss` as a pure function of the teacher's ``(2, b, k)`` and the student's outputs ``(b, k)``."""
-    s, t = stack_views(student), stack_views(tuple(teacher)).detach()
+    s = stack_views(student)
+    if teacher.shape != (2, *s.shape[1:]):
+        raise ValueError(f"teacher must have shape {(2, *s.shape[1:])}, as the student has, got {tuple(teacher.shape)}")
+    if centre.shape != s.shape[2:]:
+        raise ValueError(f"centre must have shape ({s.shape[2]},), as wide as the outputs, got {tuple(centre.shape)}")
+    t = stack_views(teacher.unbind()).detach()
     with full_precision(s):
         targets = ((t - centre.to(t)) / teacher_temperature).softmax(-1)
-        return _swapped(targets, (s / temperature).log_softmax(-1), Shard.of(s, gather=gather))
+        return _other_views_entropy(targets, (s / temperature).log_softmax(-1), Shard.of(s, gather=gather))

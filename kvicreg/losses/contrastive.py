@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,20 +12,37 @@ from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, SamePoints, at_least_float32, full_precision
 from kvicreg.losses.feature_space import check_approximation, unit_rows
-from kvicreg.losses.terms import check_positive, stack_views
+from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["InfoNCELoss", "KernelSimCLRLoss", "NTXentLoss", "info_nce", "kernel_simclr", "nt_xent"]
+__all__ = [
+    "InfoNCELoss",
+    "InfoNCEOptions",
+    "KernelSimCLRLoss",
+    "KernelSimCLROptions",
+    "NTXentLoss",
+    "NTXentOptions",
+    "info_nce",
+    "kernel_simclr",
+    "nt_xent",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NTXentOptions(Options):
+    """Settings of `NTXentLoss`."""
+
+    temperature: float = option(0.2, "Temperature that divides the cosines of the embeddings.", above=0)
 
 
 class NTXentLoss(nn.Module):
-    """SimCLR's loss (Chen et al., 2020): tell the other view of an image among all other views of the batch.
+    """``mean_i  -s_ij(i) + log sum_{k != i} exp s_ik`` (SimCLR; Chen et al., 2020)
 
-    With ``s_ij = cos(z_i, z_j) / temperature`` over the 2b embeddings of both views and j(i) the other view of i:
-
-        ``mean_i  -s_ij(i) + log sum_{k != i} exp s_ik``
+    with ``s_ij = cos(z_i, z_j) / temperature`` over the 2b embeddings of both views, and j(i) the other view of image
+    i: the loss picks out the other view of an image among all other views of the batch.
 
     Args:
         temperature: published: 0.5 for long training on CIFAR-10, 0.1 on ImageNet.
@@ -37,10 +56,10 @@ class NTXentLoss(nn.Module):
         torch.Size([])
     """
 
-    def __init__(self, temperature: float = 0.2, gather: bool = True) -> None:
+    def __init__(self, temperature: float = NTXentOptions.temperature, gather: bool = True) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
-        self.temperature, self.gather = float(temperature), gather
+        self.temperature = NTXentOptions(temperature=float(temperature)).temperature
+        self.gather = gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The loss, a scalar."""
@@ -50,19 +69,33 @@ class NTXentLoss(nn.Module):
         return f"temperature={self.temperature:g}, gather={self.gather}"
 
 
-def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float = 0.2, gather: bool = True) -> Tensor:
+def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float = NTXentOptions.temperature, gather: bool = True) -> Tensor:
     """`NTXentLoss` as a pure function of two views ``(b, p)``."""
     z = stack_views((z1, z2))
     with full_precision(z):
         u = unit_rows(Shard.of(z, gather=gather).gather(z)).flatten(0, 1)
-        return _tell_the_other_view(u @ u.mT / temperature)
+        return _other_view_entropy(u @ u.mT / temperature)
+
+
+def _other_view_entropy(similarities: Tensor) -> Tensor:
+    """Cross-entropy of ``(2b, 2b)`` similarities in which i and i + b are two views of one image."""
+    n = len(similarities)
+    itself = torch.eye(n, dtype=torch.bool, device=similarities.device)
+    other_view = torch.arange(n, device=similarities.device).roll(n // 2)
+    return F.cross_entropy(similarities.masked_fill(itself, -torch.inf), other_view)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSimCLROptions(Options):
+    """Settings of `KernelSimCLRLoss` beside its kernel and approximation."""
+
+    temperature: float = option(0.2, "Temperature that divides the cosines in feature space.", above=0)
 
 
 class KernelSimCLRLoss(nn.Module):
-    """NT-Xent in a kernel's feature space: similarities are ``cos(phi(z_i), phi(z_j)) / temperature``, from
+    """``mean_i  -s_ij(i) + log sum_{k != i} exp s_ik``, NT-Xent in a kernel's feature space,
 
-        ``k(z_i, z_j) / sqrt(k(z_i, z_i) k(z_j, z_j))``.
-
+    with ``s_ij = cos(phi(z_i), phi(z_j)) / temperature = k(z_i, z_j) / sqrt(k(z_i, z_i) k(z_j, z_j)) / temperature``.
     With the linear kernel it is NT-Xent; with a bounded kernel the similarity is the kernel itself, so that pairs
     farther apart than the bandwidth stop repelling each other.
 
@@ -80,15 +113,14 @@ class KernelSimCLRLoss(nn.Module):
     def __init__(
         self,
         kernel: str | Kernel = "rbf",
-        temperature: float = 0.2,
+        temperature: float = KernelSimCLROptions.temperature,
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
         check_approximation(approximation)
-        self.kernel, self.approximation = kernels.get(kernel), approximation
-        self.temperature, self.gather = float(temperature), gather
+        self.temperature = KernelSimCLROptions(temperature=float(temperature)).temperature
+        self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The loss, a scalar."""
@@ -110,7 +142,7 @@ def kernel_simclr(
     z2: Tensor,
     *,
     kernel: Kernel,
-    temperature: float = 0.2,
+    temperature: float = KernelSimCLROptions.temperature,
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> Tensor:
@@ -121,27 +153,25 @@ def kernel_simclr(
         kernel = resolved(kernel, z, shard)
         if approximation is not None:
             u = unit_rows(shard.gather(approximation.features(z, kernel, shard))).flatten(0, 1)
-            return _tell_the_other_view(u @ u.mT / temperature)
+            return _other_view_entropy(u @ u.mT / temperature)
         points = shard.gather(z).flatten(0, 1)
         lengths = kernel.evaluate(SamePoints(points)).clamp_min(torch.finfo(points.dtype).tiny).sqrt()
         cosines = kernel.evaluate(AllPairs(points)) / (lengths.unsqueeze(-1) * lengths)
-        return _tell_the_other_view(cosines / temperature)
+        return _other_view_entropy(cosines / temperature)
 
 
-def _tell_the_other_view(similarities: Tensor) -> Tensor:
-    """Cross-entropy of ``(2b, 2b)`` similarities in which i and i + b are two views of one image."""
-    n = len(similarities)
-    own = torch.eye(n, dtype=torch.bool, device=similarities.device)
-    other = torch.arange(n, device=similarities.device).roll(n // 2)
-    return F.cross_entropy(similarities.masked_fill(own, -torch.inf), other)
+@dataclass(frozen=True, kw_only=True)
+class InfoNCEOptions(Options):
+    """Settings of `InfoNCELoss`."""
+
+    temperature: float = option(0.2, "Temperature that divides the cosines of queries and keys.", above=0)
 
 
 class InfoNCELoss(nn.Module):
-    """MoCo's loss (He et al., 2020): tell the key of a query among the keys of former batches.
+    """``mean_i  -s_i + log(exp s_i + sum_k exp(q_i . n_k / temperature))`` (MoCo; He et al., 2020)
 
-        ``mean_i  -s_i + log(exp s_i + sum_k exp(q_i . n_k / temperature))``, ``s_i = q_i . k_i / temperature``
-
-    with queries q, keys k and negatives n at unit length; no gradient reaches the last two.
+    with ``s_i = q_i . k_i / temperature`` of queries q, keys k and negatives n at unit length: the loss picks out the
+    key of a query among the keys of former batches. No gradient reaches keys and negatives.
 
     Args:
         temperature: 0.2 in MoCo v2.
@@ -155,10 +185,9 @@ class InfoNCELoss(nn.Module):
         torch.Size([])
     """
 
-    def __init__(self, temperature: float = 0.2) -> None:
+    def __init__(self, temperature: float = InfoNCEOptions.temperature) -> None:
         super().__init__()
-        check_positive(temperature=temperature)
-        self.temperature = float(temperature)
+        self.temperature = InfoNCEOptions(temperature=float(temperature)).temperature
 
     def forward(self, queries: Tensor, keys: Tensor, negatives: Tensor) -> Tensor:
         """The loss, a scalar."""
@@ -168,7 +197,9 @@ class InfoNCELoss(nn.Module):
         return f"temperature={self.temperature:g}"
 
 
-def info_nce(queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature: float = 0.2) -> Tensor:
+def info_nce(
+    queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature: float = InfoNCEOptions.temperature
+) -> Tensor:
     """`InfoNCELoss` as a pure function of queries and keys ``(b, p)`` and negatives ``(m, p)``."""
     q, k = unit_rows(stack_views((queries, keys)))
     with full_precision(q):

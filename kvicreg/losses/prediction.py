@@ -18,7 +18,7 @@ __all__ = ["BYOLLoss", "KernelBYOLLoss", "SimSiamLoss", "byol", "kernel_byol", "
 
 
 class BYOLLoss(nn.Module):
-    """``d(q1, t2) + d(q2, t1)`` with ``d(q, t) = mean_i |q_i / |q_i| - t_i / |t_i||^2`` (Grill et al., 2020).
+    """``d(q1, t2) + d(q2, t1)`` with ``d(q, t) = mean_i |q_i / |q_i| - t_i / |t_i||^2`` (BYOL; Grill et al., 2020).
 
     q are the predictions made from one view, t the target network's projections of the other; no gradient reaches t.
     Samples do not meet each other, so that the mean over processes is that of the global batch.
@@ -37,12 +37,12 @@ class BYOLLoss(nn.Module):
 
 
 def byol(q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
-    """`BYOLLoss` as a pure function."""
-    return 4 + 4 * simsiam(q1, q2, t1, t2)
+    """`BYOLLoss` as a pure function of predictions and targets ``(b, p)``."""
+    return 4 + 4 * simsiam(q1, q2, t1, t2)  # |u - v|^2 = 2 - 2 cos(u, v) of unit vectors, summed both ways
 
 
 class SimSiamLoss(nn.Module):
-    """``d(q1, z2) / 2 + d(q2, z1) / 2`` with ``d(q, z) = -mean_i cos(q_i, z_i)`` (Chen and He, 2021).
+    """``d(q1, z2) / 2 + d(q2, z1) / 2`` with ``d(q, z) = -mean_i cos(q_i, z_i)`` (SimSiam; Chen and He, 2021).
 
     q are the predictions made from one view, z the projections of the other, through which no gradient goes.
 
@@ -60,7 +60,7 @@ class SimSiamLoss(nn.Module):
 
 
 def simsiam(q1: Tensor, q2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
-    """`SimSiamLoss` as a pure function."""
+    """`SimSiamLoss` as a pure function of predictions and projections ``(b, p)``."""
     views = stack_views((q1, q2, z2.detach(), z1.detach()))
     with full_precision(views):
         u = unit_rows(views)
@@ -69,15 +69,15 @@ def simsiam(q1: Tensor, q2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
 
 
 class KernelBYOLLoss(nn.Module):
-    """BYOL's loss between unit vectors of a kernel's feature space, ``d(q1, t2) + d(q2, t1)`` with
+    """``d(q1, t2) + d(q2, t1)``, BYOL's loss between unit vectors of a kernel's feature space, with
 
         ``d(q, t) = mean_i |phi(q_i) / |phi(q_i)| - phi(t_i) / |phi(t_i)||^2
                   = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``
 
     of predictions q and targets t at unit length, as in BYOL. With the linear kernel it is BYOL's; with a bounded
     kernel it is the squared distance of ``phi(q)`` and ``phi(t)``, which stops growing beyond the bandwidth. The
-    median heuristic looks at predictions and targets as one set of points: at first they lie far from each other beside
-    the distances among either, and with a bandwidth of those they would not feel each other.
+    median heuristic pools predictions and targets into one set of points: at first the two lie much farther from each
+    other than the points of either, and a bandwidth taken within each would leave no gradient between them.
 
     Args:
         kernel: a name or a `Kernel`.
@@ -101,6 +101,9 @@ class KernelBYOLLoss(nn.Module):
         """The loss, a scalar."""
         return kernel_byol(q1, q2, t1, t2, kernel=self.kernel, approximation=self.approximation, gather=self.gather)
 
+    def extra_repr(self) -> str:
+        return f"gather={self.gather}"
+
 
 def kernel_byol(
     q1: Tensor,
@@ -116,7 +119,7 @@ def kernel_byol(
     z = unit_rows(stack_views((q1, q2, t2.detach(), t1.detach())))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
-        kernel = kernel.resolve(AllPairs(_some_points(z, shard)))
+        kernel = kernel.resolve(AllPairs(_pooled_points(z, shard)))
         if approximation is not None:
             u = unit_rows(approximation.features(z, kernel, shard))
             distances = (u[:2] - u[2:]).square().sum(-1)
@@ -128,6 +131,6 @@ def kernel_byol(
         return shard.sum(distances.sum()) / shard.total
 
 
-def _some_points(z: Tensor, shard: Shard) -> Tensor:
+def _pooled_points(z: Tensor, shard: Shard) -> Tensor:
     """Rows of every part of ``(4, b, p)``, as one set of points, alike in every process and without gradient."""
     return shard.take(z, evenly_spaced(shard.total, MEDIAN_ROWS // len(z), z.device)).flatten(0, 1)

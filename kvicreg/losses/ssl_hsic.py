@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -10,33 +11,41 @@ from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision, safe_sqrt
 from kvicreg.losses.feature_space import check_approximation, unit_rows
-from kvicreg.losses.terms import check_weights, stack_views
+from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation, CovarianceOperator
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["HSICTerms", "SSLHSICLoss", "ssl_hsic_terms"]
+__all__ = ["HSICTerms", "SSLHSICLoss", "SSLHSICOptions", "ssl_hsic_terms"]
 
 
 class HSICTerms(NamedTuple):
     """`total` is weighted, the two terms are not: HSIC(Z, Y) and HSIC(Z, Z)."""
 
     total: Tensor
-    dependence: Tensor
-    spread: Tensor
+    hsic_zy: Tensor
+    hsic_zz: Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class SSLHSICOptions(Options):
+    """Settings of `SSLHSICLoss` beside its kernel and approximation."""
+
+    hsic_weight: float = option(3.0, "Weight of the root of HSIC(Z, Z).", at_least=0)
 
 
 class SSLHSICLoss(nn.Module):
-    """``-HSIC(Z, Y) + weight * sqrt(HSIC(Z, Z))`` of embeddings at unit length, Y being the identity of the image.
+    """``-HSIC(Z, Y) + hsic_weight * sqrt(HSIC(Z, Z))`` of embeddings at unit length, Y being the identity of the image.
 
     With n = 2b embeddings of two views and K their Gram matrix, in the paper's estimators (less constant factors):
 
-    - dependence, HSIC(Z, Y): ``mean_i k(z_i, z'_i) - mean of all n^2 entries of K``
-    - spread, HSIC(Z, Z): ``tr(K H K H) / (n - 1)^2``
+    - HSIC(Z, Y), how much embeddings depend on the image: ``mean_i k(z_i, z'_i) - mean of all n^2 entries of K``
+    - HSIC(Z, Z), how much they vary: ``tr(K H K H) / (n - 1)^2``
 
     Args:
         kernel: a name or a `Kernel`; None is the paper's inverse multiquadric, ``1 / sqrt(1 + |x - y|^2)``.
-        spread_weight: 3 as published.
+        hsic_weight: 3 as published.
         approximation: None (exact), `operators.Nystrom(...)` or `operators.RandomFourier(...)`.
         gather: under `torch.distributed`, the loss of the global batch.
 
@@ -48,16 +57,16 @@ class SSLHSICLoss(nn.Module):
     def __init__(
         self,
         kernel: str | Kernel | None = None,
-        spread_weight: float = 3.0,
+        hsic_weight: float = SSLHSICOptions.hsic_weight,
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_weights(spread_weight=spread_weight)
         check_approximation(approximation)
-        # not `kernel`: its scale is meant for unit vectors, and would tell nothing about the embeddings themselves
-        self.unit_kernel = kernels.get(kernels.RationalQuadratic(gamma=0.5, alpha=0.5) if kernel is None else kernel)
-        self.spread_weight, self.approximation, self.gather = float(spread_weight), approximation, gather
+        # not `kernel`: its scale is meant for unit vectors, and says nothing about the embeddings themselves
+        self.unit_kernel = _inverse_multiquadric() if kernel is None else kernels.get(kernel)
+        self.hsic_weight = SSLHSICOptions(hsic_weight=float(hsic_weight)).hsic_weight
+        self.approximation, self.gather = approximation, gather
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The weighted loss, a scalar."""
@@ -69,21 +78,21 @@ class SSLHSICLoss(nn.Module):
             z1,
             z2,
             kernel=self.unit_kernel,
-            spread_weight=self.spread_weight,
+            hsic_weight=self.hsic_weight,
             approximation=self.approximation,
             gather=self.gather,
         )
 
     def extra_repr(self) -> str:
-        return f"spread_weight={self.spread_weight:g}, gather={self.gather}"
+        return f"hsic_weight={self.hsic_weight:g}, gather={self.gather}"
 
 
 def ssl_hsic_terms(
     z1: Tensor,
     z2: Tensor,
     *,
-    kernel: Kernel,
-    spread_weight: float = 3.0,
+    kernel: Kernel | None = None,
+    hsic_weight: float = SSLHSICOptions.hsic_weight,
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> HSICTerms:
@@ -92,16 +101,21 @@ def ssl_hsic_terms(
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
         n = 2 * shard.total
-        kernel = resolved(kernel, z, shard)
-        positive = shard.sum(kernel.evaluate(MatchedPairs(z[0], z[1])).sum()) / shard.total
+        kernel = resolved(kernel or _inverse_multiquadric(), z, shard)
+        mean_of_pairs = shard.sum(kernel.evaluate(MatchedPairs(z[0], z[1])).sum()) / shard.total
         if approximation is None:
             gram = kernel.evaluate(AllPairs(shard.gather(z).flatten(0, 1)))
-            operator, everyone = CovarianceOperator.from_gram(gram), gram.mean()
+            operator, mean_of_all = CovarianceOperator.from_gram(gram), gram.mean()
         else:
             features = approximation.features(z, kernel, shard).flatten(0, 1)
             pooled = Shard.of(features, gather=gather)
             operator = CovarianceOperator.from_features(features, shard=pooled)
-            everyone = (pooled.sum(features.sum(0)) / n).square().sum()
-        spread = operator.squared_hs_norm() * (n / (n - 1)) ** 2
-        dependence = positive - everyone
-        return HSICTerms(spread_weight * safe_sqrt(spread) - dependence, dependence, spread)
+            mean_of_all = (pooled.sum(features.sum(0)) / n).square().sum()
+        hsic_zy = mean_of_pairs - mean_of_all
+        hsic_zz = operator.squared_hs_norm() * (n / (n - 1)) ** 2
+        return HSICTerms(hsic_weight * safe_sqrt(hsic_zz) - hsic_zy, hsic_zy, hsic_zz)
+
+
+def _inverse_multiquadric() -> Kernel:
+    """The paper's kernel, ``1 / sqrt(1 + |x - y|^2)``."""
+    return kernels.RationalQuadratic(gamma=0.5, alpha=0.5)

@@ -72,7 +72,7 @@ def test_embeddings_of_zero_have_finite_losses_and_gradients(loss):
         (lambda: losses.DINOLoss(teacher_temperature=0), "teacher_temperature"),
         (lambda: losses.BarlowTwinsLoss(redundancy_weight=-1), "redundancy_weight"),
         (lambda: losses.KernelBarlowTwinsLoss(basis="fourier"), "basis"),
-        (lambda: losses.SSLHSICLoss(spread_weight=-3), "spread_weight"),
+        (lambda: losses.SSLHSICLoss(hsic_weight=-3), "hsic_weight"),
     ],
 )
 def test_bad_settings_are_named(make, named):
