@@ -178,9 +178,7 @@ class Options:
         options = cls.read(values)
         for name in must_be_read:
             if name not in values.read:
-                chosen = [s for s in options.settings() if s.choices]
-                under = ", ".join(f"{s.name} {s.value}" for s in chosen if s.name in _choosers(cls, name))
-                raise ValueError(f"nothing reads {name} with {under}; it is read by {', '.join(readers(cls)[name])}")
+                raise ValueError(_unread(name, options, readers(cls)[name]))
         return options
 
 
@@ -246,9 +244,12 @@ def did_you_mean(name: object, names: typing.Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
 
 
-def _choosers(cls: type[Options], setting: str) -> set[str]:
-    """The choice fields that decide whether a setting is read."""
-    return {by.split()[0] for by in readers(cls)[setting]} | {"method"}
+def _unread(name: str, options: Options, reading: list[str]) -> str:
+    """Why a setting is refused: the choice under which nothing reads it, and those that would."""
+    chosen = {setting.name: str(setting.value) for setting in options.settings() if setting.choices}
+    deciding = [kind for kind in dict.fromkeys(by.split()[0] for by in reading) if kind in chosen]
+    under = ", ".join(f"{kind} {chosen[kind]}" for kind in deciding or list(chosen)[:1])
+    return f"nothing reads {name} with {under}; it is read by {', '.join(reading)}"
 
 
 def _flag(f: Field[Any]) -> str:

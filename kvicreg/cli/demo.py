@@ -6,17 +6,17 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from kvicreg.evaluation.features import extract
+from kvicreg.training.config import load_config
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from kvicreg.data import load
 from kvicreg.evaluation.controls import RawPixels, random_encoder
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import load_encoder
 from kvicreg.storage import write_atomically
-from kvicreg.training.config import load_config
 from kvicreg.training.run import train
 
 LABELS = (100, 1000)

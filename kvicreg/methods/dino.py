@@ -68,9 +68,7 @@ class DINOMethodOptions(MethodOptions, name="dino"):
 
     def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> DINO:
         loss = DINOLoss(**self.loss.flat())
-        return DINO(
-            encoder, projector, loss, target_momentum=self.target_momentum, frozen_steps=self.frozen_steps
-        )
+        return DINO(encoder, projector, loss, target_momentum=self.target_momentum, frozen_steps=self.frozen_steps)
 
     @property
     def crops(self) -> tuple[int, float]:

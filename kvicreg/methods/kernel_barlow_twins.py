@@ -25,8 +25,12 @@ class KernelBarlowTwinsMethodOptions(KernelMethodOptions, name="kernel-barlow-tw
 
     loss: KernelBarlowTwinsOptions = field(default_factory=KernelBarlowTwinsOptions)
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelBarlowTwins:
-        return KernelBarlowTwins(encoder, projector, KernelBarlowTwinsLoss(**self.in_feature_space(seed), **self.loss.flat()))
+    def build(
+        self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0
+    ) -> KernelBarlowTwins:
+        return KernelBarlowTwins(
+            encoder, projector, KernelBarlowTwinsLoss(**self.in_feature_space(seed), **self.loss.flat())
+        )
 
     def resolved(self, classes: int | None = None) -> KernelBarlowTwinsMethodOptions:
         return replace(self, loss=replace(self.loss, redundancy_weight=self.loss.weight))

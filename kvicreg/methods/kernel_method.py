@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.methods.base import MethodOptions
-from kvicreg.operators.options import APPROXIMATIONS, ApproximationOptions
+from kvicreg.methods.shim import APPROXIMATIONS, KERNELS, ApproximationOptions, KernelOptions
 from kvicreg.options import choice
 
 __all__ = ["KernelMethodOptions"]
@@ -17,9 +16,7 @@ __all__ = ["KernelMethodOptions"]
 class KernelMethodOptions(MethodOptions):
     """Settings of a method whose loss lives in a kernel's feature space."""
 
-    kernel: KernelOptions = choice(
-        "rbf", KERNELS, "Kernel by name, or a mixture: rbf+linear, 0.3*rbf+0.7*linear."
-    )
+    kernel: KernelOptions = choice("rbf", KERNELS, "Kernel by name, or a mixture: rbf+linear, 0.3*rbf+0.7*linear.")
     approximation: ApproximationOptions = choice("exact", APPROXIMATIONS, "How the kernel's operator is computed.")
 
     def in_feature_space(self, seed: int) -> dict[str, Any]:

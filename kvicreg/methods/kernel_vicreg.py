@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor, nn
 
 from kvicreg.losses import KernelVICRegLoss
-from kvicreg.losses.kernel_vicreg import KernelVICRegOptions
 from kvicreg.methods.base import StepResult
 from kvicreg.methods.kernel_method import KernelMethodOptions
+from kvicreg.methods.shim import KernelVICRegOptions
 from kvicreg.methods.siamese import Siamese
 from kvicreg.options import option
 

@@ -21,7 +21,8 @@ class ProjectorOptions(Options):
     projector_hidden: int = option(1024, "Width of the projector's hidden layers.", above=0)
     projector_outputs: int = option(1024, "Width of the embeddings.", above=0)
     projector_final: Literal["none", "batch", "length"] = option(
-        "none", "What brings the embeddings to one scale: nothing, each coordinate over the batch, or each one's length."
+        "none",
+        "What brings the embeddings to one scale: nothing, each coordinate over the batch, or each one's length.",
     )
 
     def build(self, inputs: int, norm: str = "batch") -> Projector:

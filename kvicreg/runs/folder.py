@@ -1,13 +1,13 @@
 """RunFolder: the one place that knows what lies where in a run, reads it and writes it atomically.
 
-    RUN/config.yaml            everything needed to run it again, resolved
-        metrics.csv            a row per epoch
-        spectrum.npz           eigenvalues of the centred operator per epoch
-        checkpoints/           last (resumable, exact) and best
-        encoder.safetensors    the weights; encoder.json says what they are, projector.safetensors is beside them
-        results.json           what evaluate measured; results-on-DATA.json on other data
-        evaluation/            arrays behind the results, and features that are computed once
-        report.html, figures/  one self-contained page, and figures for papers
+RUN/config.yaml            everything needed to run it again, resolved
+    metrics.csv            a row per epoch
+    spectrum.npz           eigenvalues of the centred operator per epoch
+    checkpoints/           last (resumable, exact) and best
+    encoder.safetensors    the weights; encoder.json says what they are, projector.safetensors is beside them
+    results.json           what evaluate measured; results-on-DATA.json on other data
+    evaluation/            arrays behind the results, and features that are computed once
+    report.html, figures/  one self-contained page, and figures for papers
 """
 
 from __future__ import annotations

@@ -47,9 +47,7 @@ class ScheduleOptions(Options):
 class EngineOptions(Options):
     """Seed, arithmetic and machines."""
 
-    seed: int = option(
-        0, "Seed of the weights, the order of the data and the views.", at_least=0, at_most=2**31 - 1
-    )
+    seed: int = option(0, "Seed of the weights, the order of the data and the views.", at_least=0, at_most=2**31 - 1)
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] = option(
         "32-true", "Arithmetic of the encoder, auto: bf16-mixed where it is fast; the loss has at least float32."
     )
@@ -119,4 +117,3 @@ class Settings(Options):
     def resolved_method(self, classes: int | None = None) -> Settings:
         """These settings with the method's own defaults written out."""
         return replace(self, method=self.method.resolved(classes))
-

@@ -60,7 +60,9 @@ class SelfSupervised(pl.LightningModule):
     # ---- one step
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        torch.manual_seed(key(self.settings.engine.seed, self.batches_done) >> 1)  # whatever is drawn has an address too
+        torch.manual_seed(
+            key(self.settings.engine.seed, self.batches_done) >> 1
+        )  # whatever is drawn has an address too
         views = batch if self.data is None else self.views_of(batch[0], batch[1])
         views = [view.to(self.dtype, memory_format=self.form) for view in views]
         labels = None if self.data is None else batch[2]
@@ -86,7 +88,11 @@ class SelfSupervised(pl.LightningModule):
     def _suits_channels_last(self) -> bool:
         """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""
         convolutions = [m for m in self.method.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
-        return self.settings.engine.channels_last and bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
+        return (
+            self.settings.engine.channels_last
+            and bool(convolutions)
+            and all(m.out_channels % 8 == 0 for m in convolutions)
+        )
 
     # ---- optimisation
 

@@ -94,7 +94,9 @@ class Record(pl.Callback):
         warnings = alarm.warnings(now, self.first, bounded=bounded)
         self.repeated, before = repeated_decompositions(), self.repeated
         if self.repeated > before:
-            warnings.append(f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64.")
+            warnings.append(
+                f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64."
+            )
         row["warning"] = " ".join(warnings)
         row |= mixture_shares(module.method)
         self.rows.append(row)

@@ -130,9 +130,13 @@ def explain(outcome: dict[str, Any]) -> list[str]:
     elif outcome["weights"]:
         sentences.append(f"The weights were not finite before it: {_some(outcome['weights'])}.")
     elif outcome["module"] is not None:
-        sentences.append(f"It begins in the output of {outcome['module']}; all weights and gradients before it are finite.")
+        sentences.append(
+            f"It begins in the output of {outcome['module']}; all weights and gradients before it are finite."
+        )
     elif outcome["after"]:
-        sentences.append(f"Loss and gradients are finite, the weights after the step are not: {_some(outcome['after'])}.")
+        sentences.append(
+            f"Loss and gradients are finite, the weights after the step are not: {_some(outcome['after'])}."
+        )
     elif isinstance(outcome["loss"], float):
         sentences.append("It did not happen again: the cause is not in the data or the weights.")
     else:

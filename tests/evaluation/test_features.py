@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from kvicreg.evaluation.features import fingerprint
 from torch import nn
 
 from kvicreg.data import ArrayData
 from kvicreg.evaluation import FeatureCache, clustering, extract
-from kvicreg.evaluation.features import fingerprint
 
 
 def pictures() -> ArrayData:

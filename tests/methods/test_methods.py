@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from kvicreg.training.config import TrainConfig
 from small_methods import STEPS, advance, batch, build, optimizer_of
 
 from kvicreg.methods import METHODS
@@ -13,7 +14,6 @@ from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
 from kvicreg.methods.target import Target, rising
 from kvicreg.training.build import build_method, resolve
-from kvicreg.training.config import TrainConfig
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -33,10 +33,11 @@ def fuzz() -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kvicreg"]):
+        from kvicreg.training.config import from_dict
+
         from kvicreg.data.folders import list_file
         from kvicreg.data.formats import read_idx
         from kvicreg.storage import read_arrays, read_yaml
-        from kvicreg.training.config import from_dict
 
     def recipe(path: Path) -> None:
         found = read_yaml(path)

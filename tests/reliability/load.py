@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+from kvicreg.training.embed import embed
 
 from kvicreg.cli import main
 from kvicreg.training import TrainConfig, train
-from kvicreg.training.embed import embed
 from tests.reliability.inputs import picture
 
 MAY_GROW = 40.0  # MB between the two looks at a process's memory: allocators and caches, not data

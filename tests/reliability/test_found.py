@@ -9,14 +9,14 @@ import random
 import numpy as np
 import pytest
 import torch
+from kvicreg.training.config import TrainConfig, from_dict
+from kvicreg.training.embed import embed
 
 from kvicreg import KernelVICRegLoss, load_encoder, operators
 from kvicreg.cli import UNEXPECTED, main
 from kvicreg.data.folders import images_below
 from kvicreg.report.page import write_report
 from kvicreg.selection.advice import advise_on_run
-from kvicreg.training.config import TrainConfig, from_dict
-from kvicreg.training.embed import embed
 
 
 def test_random_features_take_any_seed_that_a_run_may_have():

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kvicreg.training.config import TrainConfig, from_dict
 
 from kvicreg.data.archives import FetchError, extract
 from kvicreg.data.folders import list_file
 from kvicreg.data.formats import read_idx
 from kvicreg.storage import read_arrays, read_yaml
-from kvicreg.training.config import TrainConfig, from_dict
 from kvicreg.training.guard import read_fault
 
 few = settings(max_examples=60, deadline=None, derandomize=True)

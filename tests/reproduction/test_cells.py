@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
+from kvicreg.training.config import TrainConfig
 
 from kvicreg.losses import kernel_vicreg
 from kvicreg.reproduction import cells, tables
 from kvicreg.reproduction.cells import Cell, controls, run_cells, splits
 from kvicreg.reproduction.known import known_rows, restore
 from kvicreg.training.alarm import NotFinite
-from kvicreg.training.config import TrainConfig
 
 TINY = TrainConfig(
     data="digits", image_size=16, images=300, holdout=200, epochs=1, batch_size=64, width=0.25, pool=1,

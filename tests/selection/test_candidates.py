@@ -3,12 +3,12 @@
 from itertools import pairwise
 
 import pytest
+from kvicreg.training.config import TrainConfig
 
 from kvicreg.selection.candidates import DEFAULT, read_candidates
 from kvicreg.selection.flags import minutes_of, steps_of
 from kvicreg.selection.halving import LAST, order, plan, sizes
 from kvicreg.training.build import build_loss
-from kvicreg.training.config import TrainConfig
 
 
 def test_every_default_candidate_can_be_built_and_differs_from_the_others():

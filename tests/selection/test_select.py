@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from kvicreg.training.config import TrainConfig
 
 from kvicreg.selection import select as module
 from kvicreg.selection.board import ATTEMPTS, Board
 from kvicreg.selection.command import select
 from kvicreg.selection.select import open_study, start_study
-from kvicreg.training.config import TrainConfig
 
 CHOICE = {"budget": "30steps", "candidates": ("candidates.yaml",), "criterion": "combination", "full": False}
 CANDIDATES = """

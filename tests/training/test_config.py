@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from kvicreg.training.config import TrainConfig, dump_config, from_dict, load_config, recipes
+from kvicreg.training.optim import build_optimizer
 
 import kvicreg
 from kvicreg.methods import METHODS
 from kvicreg.training import train
 from kvicreg.training.build import build_loss
-from kvicreg.training.config import TrainConfig, dump_config, from_dict, load_config, recipes
 from kvicreg.training.estimate import estimate
 from kvicreg.training.faults import strategy_of
-from kvicreg.training.optim import build_optimizer
 
 FIELDS = [f.name for f in dataclasses.fields(TrainConfig)]
 

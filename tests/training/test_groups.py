@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from kvicreg.training.config import load_config
 
 from kvicreg.data import load
 from kvicreg.losses import KernelVICRegLoss
 from kvicreg.training.build import build_data, build_groups
-from kvicreg.training.config import load_config
 from kvicreg.training.run import train
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from kvicreg.training.optim import LARS, build_optimizer, learning_rate
 from torch import nn
 
 from kvicreg.training import TrainConfig
-from kvicreg.training.optim import LARS, build_optimizer, learning_rate
 
 
 def test_learning_rate_rises_to_the_peak_then_falls_along_half_a_cosine():
