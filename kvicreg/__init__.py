@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kvicreg import kernels, losses, operators
     from kvicreg.losses import KernelVICRegLoss, LossTerms, VICRegLoss
-    from kvicreg.models import load_encoder
+    from kvicreg.runs import Settings, load_encoder
     from kvicreg.training import train
 
 __version__ = "0.1.0"
@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "KernelVICRegLoss",
     "LossTerms",
+    "Settings",
     "VICRegLoss",
     "__version__",
     "kernels",
@@ -32,7 +33,8 @@ _HOMES = {
     "KernelVICRegLoss": "kvicreg.losses",
     "LossTerms": "kvicreg.losses",
     "VICRegLoss": "kvicreg.losses",
-    "load_encoder": "kvicreg.models",
+    "Settings": "kvicreg.runs",
+    "load_encoder": "kvicreg.runs",
     "train": "kvicreg.training",
 }
 

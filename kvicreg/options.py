@@ -53,8 +53,8 @@ def option(
 
 def choice(default: str, family: Family[O], help: str) -> O:
     """A field that holds the options of one member of a family; its flat value is the member's name."""
-    made = field(default_factory=lambda: family.read(default, Values({})), metadata={"help": help, "family": family})
-    return made  # type: ignore[return-value]
+    about = {"help": help, "family": family}
+    return field(default_factory=lambda: family.read(default, Values({})), metadata=about)
 
 
 class Values:
@@ -303,6 +303,10 @@ def _checked(value: Any, hint: Any, name: str) -> Any:
             hint_text = f"; did you mean {near[0]!r}?" if near else ""
             raise ValueError(f"{name}: expected one of {', '.join(map(str, parts))}, got {value!r}{hint_text}")
         return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise ValueError(f"{name}: expected several values, got {value!r}")
+        return tuple(_checked(item, parts[0], name) for item in value)
     if hint is float and isinstance(value, str):  # YAML 1.1 reads 1e-3 as a string
         try:
             value = float(value)

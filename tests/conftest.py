@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from kvicreg.models import Projector, build_encoder, save_encoder
+from kvicreg.models import Projector, build_encoder
+from kvicreg.runs import save_encoder
 
 METRICS = [
     "epoch",

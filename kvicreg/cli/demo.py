@@ -1,13 +1,10 @@
-"""The demo: pretrain on the embedded images, then see what a few labels are worth on top."""
+"""kvicreg demo: pretrain on the embedded images, then see what a few labels are worth on top."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import sys
 from pathlib import Path
 
-from kvicreg.evaluation.features import extract
-from kvicreg.training.config import load_config
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -15,23 +12,47 @@ from torch import Tensor
 from kvicreg.data import load
 from kvicreg.evaluation.controls import RawPixels, random_encoder
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
-from kvicreg.models import load_encoder
-from kvicreg.storage import write_atomically
-from kvicreg.training.run import train
 
 LABELS = (100, 1000)
 
 
-def run(out: Path = Path("runs/demo"), seed: int = 0) -> Path:
+def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
+    """Pretrain on the embedded images; compare with raw pixels and an untrained encoder.
+
+    Example:
+        kvicreg demo
+
+    Args:
+        out: run folder to write; a former demo there is replaced.
+        seed: seed of the weights, the data order and the views.
+    """
+    from kvicreg.evaluation.evaluate import Options
+    from kvicreg.evaluation.evaluate import evaluate as measure
+    from kvicreg.report.page import write_report
+
+    folder = train_and_probe(out, seed)
+    options = Options(seed=seed, robustness_images=200, map_images=600)
+    measure(folder, options, command=f"kvicreg evaluate {folder}", say=lambda line: print(line, file=sys.stderr))
+    page = write_report([folder])
+    return f"Run folder: {folder} (encoder, metrics, and the table above). Open the page: {page}"
+
+
+def train_and_probe(out: Path, seed: int) -> Path:
     """Train the recipe "demo", probe it beside raw pixels and an untrained encoder; returns the run folder.
 
     Each row of the table is the accuracy on the 2,000 test images, which nothing before has seen.
     """
-    console = Console(soft_wrap=True, highlight=False)
-    config = replace(load_config("demo"), out=str(out), seed=seed)
-    folder = train(config, overwrite=True)
 
-    images, test = load(config.data), load(config.data, "test")
+    from kvicreg.measures.features import extract
+    from kvicreg.runs import RunFolder, load_encoder, load_settings
+    from kvicreg.training import train
+
+    console = Console(soft_wrap=True, highlight=False)
+    settings = load_settings("demo").replace(out=str(out), seed=seed)
+    folder = train(settings, overwrite=True)
+
+    source = settings.data.source
+    images, test = load(source), load(source, "test")
     assert images.labels is not None
     assert test.labels is not None
     trained = load_encoder(folder)
@@ -50,18 +71,19 @@ def run(out: Path = Path("runs/demo"), seed: int = 0) -> Path:
     for name, row in results.items():
         table.add_row(name, *(f"{100 * row[c]:.1f}" for c in columns))
     console.print(table)
-    content = {"data": config.data, "seed": seed, "test_images": len(test), "accuracy": results}
-    write_atomically(folder / "demo.json", json.dumps(content, indent=2).encode() + b"\n")
+    content = {"data": source, "seed": seed, "test_images": len(test), "accuracy": results}
+    RunFolder(folder).write_demo(content)
     return folder
 
 
 def scores(x: Tensor, y: Tensor, test_x: Tensor, test_y: Tensor, seed: int) -> dict[str, float]:
     """Accuracy of a linear probe with few labels, and of nearest neighbours with few labels and with all."""
-    found = {}
+
+    accuracy = {}
     few = {count: labelled_subset(y, count / len(y), seed) for count in LABELS}
-    for count, kept in few.items():
-        found[f"linear probe, {count} labels"] = linear_probe(x[kept], y[kept], test_x, test_y, seed=seed).accuracy
-    kept = few[LABELS[0]]
-    found[f"k-NN, {LABELS[0]} labels"] = knn(x[kept], y[kept], test_x, test_y, k=5).accuracy
-    found["k-NN, all labels"] = knn(x, y, test_x, test_y).accuracy
-    return found
+    for count, rows in few.items():
+        accuracy[f"linear probe, {count} labels"] = linear_probe(x[rows], y[rows], test_x, test_y, seed=seed).accuracy
+    rows = few[LABELS[0]]
+    accuracy[f"k-NN, {LABELS[0]} labels"] = knn(x[rows], y[rows], test_x, test_y, k=5).accuracy
+    accuracy["k-NN, all labels"] = knn(x, y, test_x, test_y).accuracy
+    return accuracy

@@ -12,7 +12,7 @@ from kvicreg.data.batching import in_order
 from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.fetching import get
 from kvicreg.data.loading import load
-from kvicreg.data.presets import view_config
+from kvicreg.data.presets import ViewOptions
 from kvicreg.data.views import Views
 from kvicreg.storage import replacing
 
@@ -69,20 +69,20 @@ def show_data(
     image_size: int | None = None,
     seed: int = 0,
     root: Path | None = None,
-    views: dict[str, float] | None = None,
+    views: ViewOptions | None = None,
 ) -> str:
     """Write a contact sheet: evenly spaced images of `source`, each beside its two views. Returns where it is.
 
     Args:
         source: a data set's name, a folder of images or a list file.
         images: how many.
-        views: strengths that differ from the preset's.
+        views: their preset, and strengths that differ from it.
     """
     if images < 1:
         raise ValueError(f"images: expected at least 1, got {images}")
     data = load(source, split, root=root, image_size=image_size)
     chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
-    transform = Views.of(data, view_config(data.name, views))
+    transform = Views.of(data, (views or ViewOptions()).config(data.name))
     rows = []
     for batch, samples, _ in in_order(chosen, 64):
         two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]

@@ -16,35 +16,29 @@ class ViewConfig(Options):
     """Strengths of the random views. Chances are probabilities in [0, 1]; a strength of 0 switches its part off."""
 
     crop_area: float = option(
-        1.0, "Smallest part of the image's area that a random resized crop keeps; 1 means no crop.", above=0, at_most=1
+        1.0, "Smallest part of the area that a random crop keeps; 1 means no crop.", above=0, at_most=1
     )
-    crop_area_max: float = option(1.0, "Largest part of the image's area that a crop keeps.", above=0, at_most=1)
+    crop_area_max: float = option(1.0, "Largest part of the area that a random crop keeps.", above=0, at_most=1)
     crop_ratio: float = option(
-        4 / 3, "Widest aspect ratio of a crop (and 1 / crop_ratio the tallest).", at_least=1, at_most=10
+        4 / 3, "Widest aspect ratio of a crop; its inverse is the tallest.", at_least=1, at_most=10
     )
     flip: float = option(0.0, "Chance of a horizontal flip.", at_least=0, at_most=1)
-    jitter: float = option(
-        0.0, "Chance that brightness, contrast, saturation and hue change at all.", at_least=0, at_most=1
-    )
+    jitter: float = option(0.0, "Chance that brightness, contrast, saturation, hue change.", at_least=0, at_most=1)
     brightness: float = option(0.0, "Brightness factor drawn from 1 -+ this.", at_least=0, at_most=1)
     contrast: float = option(0.0, "Contrast factor drawn from 1 -+ this.", at_least=0, at_most=1)
     saturation: float = option(0.0, "Saturation factor drawn from 1 -+ this.", at_least=0, at_most=1)
-    hue: float = option(
-        0.0, "Turn of the colour circle drawn from -+ this; 0.5 is half the circle.", at_least=0, at_most=0.5
-    )
-    grayscale: float = option(0.0, "Chance of losing all colour.", at_least=0, at_most=1)
+    hue: float = option(0.0, "Turn of the color circle drawn from -+ this; 0.5 is half of it.", at_least=0, at_most=0.5)
+    grayscale: float = option(0.0, "Chance of losing all color.", at_least=0, at_most=1)
     blur: float = option(0.0, "Chance of a Gaussian blur.", at_least=0, at_most=1)
     blur_sigma: float = option(
         2.0,
-        "Largest standard deviation of the blur, in pixels of the view; the smallest is 0.1.",
+        "Largest standard deviation of the blur in pixels.",
         at_least=0.1,
         at_most=100,
     )
     solarize: float = option(0.0, "Chance of inverting every value above one half.", at_least=0, at_most=1)
     rotation: float = option(0.0, "Rotation drawn from -+ this many degrees.", at_least=0, at_most=180)
-    translation: float = option(
-        0.0, "Shift along each axis drawn from -+ this part of the side.", at_least=0, at_most=1
-    )
+    translation: float = option(0.0, "Shift along each axis, drawn from -+ this part of a side.", at_least=0, at_most=1)
     zoom: float = option(0.0, "Zoom drawn from 1 -+ this.", at_least=0, at_most=0.9)
     shear: float = option(0.0, "Shear drawn from -+ this many degrees.", at_least=0, at_most=60)
 

@@ -21,7 +21,8 @@ class BYOL(Method):
     """loss(q1, q2, t1, t2) of the online network's predictions q and the target's embeddings t of both views.
 
     Args:
-        target_momentum: at the start of training, 0.996 in the long trainings of the paper; it rises to 1 along half a cosine.
+        target_momentum: at the start of training; it rises to 1 along half a cosine. The paper, which trains for
+            long, starts from 0.996.
         predictor_hidden: width of the predictor's hidden layer.
         norm: the predictor's normalisation.
     """

@@ -23,7 +23,8 @@ class DINO(Method):
     The encoder that a run leaves is the student's.
 
     Args:
-        target_momentum: of the teacher at the start of training, 0.996 in the long trainings of the paper; it rises to 1 along half a cosine.
+        target_momentum: of the teacher at the start of training; it rises to 1 along half a cosine. The paper, which
+            trains for long, starts from 0.996.
         frozen_steps: steps before the prototypes begin to learn; published: those of the first epoch.
     """
 

@@ -37,6 +37,12 @@ class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
         None, "Group-fair terms: a file with a group per training image, FILE.csv:COLUMN, or a column of groups.csv."
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("group_weight", "group_bandwidth"):
+            if self.groups is None and getattr(self.loss, name) != getattr(KernelVICRegOptions, name):
+                raise ValueError(f"{name} is read only with groups, which is not given")
+
     def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelVICReg:
         return KernelVICReg(encoder, projector, KernelVICRegLoss(**self.in_feature_space(seed), **self.loss.flat()))
 

@@ -22,7 +22,7 @@ class ProjectorOptions(Options):
     projector_outputs: int = option(1024, "Width of the embeddings.", above=0)
     projector_final: Literal["none", "batch", "length"] = option(
         "none",
-        "What brings the embeddings to one scale: nothing, each coordinate over the batch, or each one's length.",
+        "What fixes the embeddings' scale: nothing, each coordinate over the batch, or each one's length.",
     )
 
     def build(self, inputs: int, norm: str = "batch") -> Projector:

@@ -27,9 +27,8 @@ def recipe(name_or_path: str | Path) -> dict[str, Any]:
     if path.is_file():
         return _read_table(path)
     if name not in recipes():
-        raise FileNotFoundError(
-            f"config {name!r} is neither a file nor a shipped recipe; {did_you_mean(name, recipes())}"
-        )
+        hint = did_you_mean(name, recipes())
+        raise FileNotFoundError(f"config {name!r} is neither a file nor a shipped recipe; {hint}")
     return recipes()[name]
 
 

@@ -1,4 +1,4 @@
-"""Settings: everything a run depends on. The command line, recipes and the config file of a run all become this tree."""
+"""Settings: everything a run depends on, as a tree. The command line, recipes and a run's config all become this."""
 
 from __future__ import annotations
 

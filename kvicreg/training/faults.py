@@ -45,8 +45,9 @@ def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             raise MemoryError(
-                f"out of memory in a batch of {settings.schedule.batch_size} images. Try a smaller batch_size, a narrower "
-                "projector, precision bf16-mixed, or approximation random-fourier; the last checkpoint is whole"
+                f"out of memory in a batch of {settings.schedule.batch_size} images. Try a smaller batch_size or "
+                "image_size, a narrower projector, precision bf16-mixed, or approximation random-fourier; the last "
+                "checkpoint is whole"
             ) from error
         if engine.devices * engine.nodes > 1 and is_lost_process(error):
             raise ConnectionError(

@@ -88,11 +88,8 @@ class SelfSupervised(pl.LightningModule):
     def _suits_channels_last(self) -> bool:
         """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""
         convolutions = [m for m in self.method.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
-        return (
-            self.settings.engine.channels_last
-            and bool(convolutions)
-            and all(m.out_channels % 8 == 0 for m in convolutions)
-        )
+        fits = bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
+        return self.settings.engine.channels_last and fits
 
     # ---- optimisation
 

@@ -10,10 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 import torch.distributed as dist
-from small_methods import STEPS, advance, build, optimizer_of
+from small_methods import NAMES, STEPS, advance, build, optimizer_of
 
 from kvicreg import losses, operators
-from kvicreg.methods import METHODS
 
 NYSTROM, FOURIER = operators.Nystrom(landmarks=6), operators.RandomFourier(features=8)
 LOSSES = {
@@ -53,7 +52,7 @@ def uneven_gradient(loss: torch.nn.Module, width: int, *, shared: bool) -> torch
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     states = {}
-    for name in METHODS:
+    for name in NAMES:
         method = build(name)
         wrapped = torch.nn.parallel.DistributedDataParallel(method)
         place = {"rank": dist.get_rank(), "world": dist.get_world_size()}

@@ -5,16 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kvicreg.methods import METHODS, Method
+from kvicreg.methods import DINO, METHODS, Method, SwAV
 from kvicreg.models import Projector, build_encoder
 
+NAMES = METHODS.names()
 OPTIONS = {
     "moco": {"queue": 40},
     "swav": {"queue": 40, "prototypes": 12, "frozen_steps": 2},
     "dino": {"frozen_steps": 2},
-    "simsiam": {"norm": "group", "predictor_hidden": 8},
-    "byol": {"norm": "group", "predictor_hidden": 16},
-    "kernel-byol": {"norm": "group", "predictor_hidden": 16},
+    "simsiam": {"predictor_hidden": 8},
+    "byol": {"predictor_hidden": 16},
+    "kernel-byol": {"predictor_hidden": 16},
     "supervised": {"classes": 3},
 }
 BATCH, STEPS = 16, 6
@@ -24,7 +25,8 @@ def build(name: str, seed: int = 0, norm: str = "group") -> Method:
     torch.manual_seed(seed)
     encoder = build_encoder("small-cnn", 1, 8, width=0.25, pool=1, norm=norm)
     projector = Projector(int(encoder.feature_dim), 16, 8, 2, norm)
-    return METHODS[name](encoder, projector, **OPTIONS.get(name, {})).double()
+    options = METHODS.find(name).of(**OPTIONS.get(name, {}))
+    return options.build(encoder, projector, norm="group").double()
 
 
 def batch(step: int, rank: int = 0, world: int = 1, views: int = 2) -> tuple[list[Tensor], Tensor]:
@@ -52,7 +54,7 @@ def advance(
 ) -> None:
     """Train by hand; `through` is what wraps the method (DDP)."""
     for step in steps:
-        views, labels = batch(step, rank, world, views=3 if method.many_views else 2)
+        views, labels = batch(step, rank, world, views=3 if isinstance(method, SwAV | DINO) else 2)
         loss = (through or method)(views, step, labels).loss
         optimizer.zero_grad()
         loss.backward()

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_methods import STEPS, advance, build, optimizer_of
-
-from kvicreg.methods import METHODS
+from small_methods import NAMES, STEPS, advance, build, optimizer_of
 
 WORKER = Path(__file__).with_name("method_process_worker.py")
 
@@ -27,7 +25,7 @@ def outcome(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_two_processes_end_in_the_state_of_one(outcome, name):
     states = outcome["states"]
     method = build(name)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import lightning.pytorch as pl
 import pytest
 import torch
-from small_methods import STEPS, advance, build, optimizer_of
+from small_methods import NAMES, STEPS, advance, build, optimizer_of
 
 from kvicreg.data import ArrayData
-from kvicreg.methods import METHODS
-from kvicreg.training import TrainConfig, train
+from kvicreg.runs import Settings
+from kvicreg.training import train
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_fresh_method_continues_from_the_state_dict(name):
     whole, broken, fresh = build(name, norm="batch"), build(name, norm="batch"), build(name, seed=1, norm="batch")
     advance(whole, optimizer_of(whole), range(STEPS))
@@ -53,7 +53,7 @@ def test_a_run_that_is_stopped_and_resumed_ends_in_the_same_state(tmp_path, meth
     data = ArrayData(images, torch.arange(96) % 3, name="noise", class_names=["a", "b", "c"])
 
     def config(folder):
-        return TrainConfig(
+        return Settings.of(
             method=method, data="noise", views="digits", out=str(tmp_path / folder), epochs=2, batch_size=24,
             width=0.25, pool=1, projector_hidden=16, projector_outputs=8, spectrum_images=16, probe_images=0,
             checkpoint_steps=1, accelerator="cpu", **options,

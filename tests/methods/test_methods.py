@@ -6,17 +6,16 @@ import math
 
 import pytest
 import torch
-from kvicreg.training.config import TrainConfig
-from small_methods import STEPS, advance, batch, build, optimizer_of
+from small_methods import NAMES, STEPS, advance, batch, build, optimizer_of
 
-from kvicreg.methods import METHODS
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
 from kvicreg.methods.target import Target, rising
+from kvicreg.runs import Settings
 from kvicreg.training.build import build_method, resolve
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_with_a_gradient_gets_one(name):
     """DDP waits for all of them."""
     method = build(name)
@@ -26,7 +25,7 @@ def test_every_parameter_with_a_gradient_gets_one(name):
     assert not missing
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_everything_but_the_loss_is_detached(name):
     views, labels = batch(0)
     result = build(name)(views, 0, labels)
@@ -87,12 +86,12 @@ def test_training_descends(name):
     assert method(views, 0, labels).loss.item() < before
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", NAMES)
 def test_settings_reach_the_method_by_name_and_are_written_down(name, tiny_images):
     data, views = tiny_images
-    config = resolve(TrainConfig(method=name, batch_size=8, projector_hidden=16, projector_outputs=8), data, views)
+    config = resolve(Settings.of(method=name, batch_size=8, projector_hidden=16, projector_outputs=8), data, views)
     method = build_method(config)
-    assert type(method) is METHODS[name]
+    assert type(method).__name__.lower().replace("_", "") == name.replace("-", "")
     again = build_method(resolve(config, data, views))
     assert all(a.equal(b) for a, b in zip(method.parameters(), again.parameters(), strict=True))
 

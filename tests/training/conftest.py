@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from kvicreg.data import ArrayData
-from kvicreg.training import TrainConfig
+from kvicreg.runs import Settings
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def tiny_data() -> ArrayData:
 
 
 @pytest.fixture
-def tiny_config(tmp_path) -> TrainConfig:
-    return TrainConfig(
+def tiny_config(tmp_path) -> Settings:
+    return Settings.of(
         data="squares",
         out=str(tmp_path / "run"),
         views="digits",

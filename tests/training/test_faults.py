@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -51,7 +50,7 @@ def same(one, two):
 
 
 def test_a_loss_that_is_not_finite_stops_at_its_step_before_a_weight_changes(tiny_config, tiny_data, tmp_path):
-    config = replace(tiny_config, checkpoint_steps=1, log_every=100)
+    config = tiny_config.replace(checkpoint_steps=1, log_every=100)
     with pytest.raises(NotFinite, match=r"nan at batch 4 \(step 4, epoch 2\).*kvicreg replay"):
         # two views a batch: the ninth call is the first view of batch 4
         train(config, encoder=Poisoned(9, lambda x: x * torch.nan), data=tiny_data, quiet=True)
@@ -62,7 +61,7 @@ def test_a_loss_that_is_not_finite_stops_at_its_step_before_a_weight_changes(tin
 
 
 def test_replay_repeats_the_batch_and_tells_where_it_begins(tiny_config, tiny_data, tmp_path):
-    config = replace(tiny_config, epochs=3, learning_rate=1e25, log_every=100)
+    config = tiny_config.replace(epochs=3, learning_rate=1e25, log_every=100)
     with pytest.raises(NotFinite):
         train(config, data=tiny_data, quiet=True)
     found = replay(tmp_path / "run", data=tiny_data, quiet=True)
@@ -100,19 +99,19 @@ def test_replay_without_a_fault_says_so(make_run, tmp_path, capsys):
 
 
 def test_out_of_memory_is_told_and_the_run_resumes(tiny_config, tiny_data, tmp_path):
-    config = replace(tiny_config, checkpoint_steps=1)
+    config = tiny_config.replace(checkpoint_steps=1)
     with pytest.raises(MemoryError, match="smaller batch_size"):
         train(
             config, encoder=Poisoned(9, lambda x: x + torch.empty(1 << 55).sum()), data=tiny_data, quiet=True
         )  # what no machine has
     healthy = [Poisoned(0, None), Poisoned(0, None)]
     train(config, encoder=healthy[0], data=tiny_data, quiet=True, resume=True)
-    train(replace(config, out=str(tmp_path / "whole")), encoder=healthy[1], data=tiny_data, quiet=True)
+    train(config.replace(out=str(tmp_path / "whole")), encoder=healthy[1], data=tiny_data, quiet=True)
     assert same(weights(tmp_path / "run"), weights(tmp_path / "whole"))
 
 
 def test_a_clock_that_jumps_changes_nothing(tiny_config, tiny_data, tmp_path, monkeypatch):
-    train(replace(tiny_config, out=str(tmp_path / "whole")), data=tiny_data, quiet=True)
+    train(tiny_config.replace(out=str(tmp_path / "whole")), data=tiny_data, quiet=True)
     now, chance = time.time, random.Random(0)
     monkeypatch.setattr(time, "time", lambda: now() + chance.uniform(-1e8, 1e8))
     train(tiny_config, data=tiny_data, quiet=True)
@@ -134,7 +133,7 @@ def test_a_second_process_on_the_run_folder_is_told(tiny_config, tiny_data, tmp_
     other.kill()
     other.wait()
     assert (run / ".lock").exists(), "what the dead process left does not hold anybody up"
-    train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
     assert not (run / ".lock").exists()
 
 
@@ -149,7 +148,7 @@ def test_evaluation_waits_for_nobody_and_tells_who_works_there(make_run, tmp_pat
 
 @pytest.mark.parametrize("damage", ["cut", "zeros", "other", "list", "type", "shape"])
 def test_a_damaged_checkpoint_is_named(tiny_config, tiny_data, tmp_path, damage):
-    train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     content = last.read_bytes()
     if damage == "cut":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
 
 import lightning.pytorch as pl
 import numpy as np
@@ -15,9 +14,10 @@ from torch.utils.data import DataLoader, TensorDataset
 import kvicreg
 from kvicreg.data import ArrayData, Views, batches, view_config
 from kvicreg.methods import KernelVICReg
-from kvicreg.models import Projector, load_encoder
-from kvicreg.training import SelfSupervised, TrainConfig, load_config, train
-from kvicreg.training.build import build_kernel, build_loss, build_method, is_run_of
+from kvicreg.models import Projector
+from kvicreg.runs import RunFolder, Settings, load_encoder
+from kvicreg.training import SelfSupervised, train
+from kvicreg.training.build import build_method
 from kvicreg.training.record import COLUMNS
 
 
@@ -43,22 +43,22 @@ def test_a_run_leaves_a_complete_folder(tiny_config, tiny_data):
     assert spectra["epochs"].tolist() == [1, 2]
     assert spectra["eigenvalues"].shape[0] == 2
     assert (np.diff(spectra["eigenvalues"], axis=1) <= 1e-7).all()
-    config = load_config(folder / "config.yaml")
-    assert config.image_size == 16
-    assert config.variance_weight is not None
-    assert config.view["rotation"] == 15
+    settings = RunFolder(folder).settings
+    assert settings.data.image_size == 16
+    assert settings.method.loss.variance_weight is not None
+    assert settings.flat()["rotation"] == 15
     features = load_encoder(folder)(torch.zeros(2, 1, 16, 16))
     assert features.shape == (2, load_encoder(folder).feature_dim)
 
 
 def test_a_checkpoint_loads_without_pickle(tiny_config, tiny_data):
-    folder = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    folder = train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
     torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
 
 
 def test_the_same_config_gives_the_same_weights_and_another_seed_others(tiny_config, tiny_data, tmp_path):
     one, two, other = (
-        train(replace(tiny_config, out=str(tmp_path / name), seed=seed), data=tiny_data, quiet=True)
+        train(tiny_config.replace(out=str(tmp_path / name), seed=seed), data=tiny_data, quiet=True)
         for name, seed in (("1", 0), ("2", 0), ("3", 1))
     )
     assert weights(one).equal(weights(two))
@@ -67,13 +67,13 @@ def test_the_same_config_gives_the_same_weights_and_another_seed_others(tiny_con
 
 def test_labels_and_probes_never_touch_the_encoder(tiny_config, tiny_data, tmp_path):
     unlabelled = ArrayData(tiny_data.images, name="squares")
-    one = train(replace(tiny_config, out=str(tmp_path / "1")), data=tiny_data, quiet=True)
-    two = train(replace(tiny_config, out=str(tmp_path / "2")), data=unlabelled, quiet=True)
+    one = train(tiny_config.replace(out=str(tmp_path / "1")), data=tiny_data, quiet=True)
+    two = train(tiny_config.replace(out=str(tmp_path / "2")), data=unlabelled, quiet=True)
     assert weights(one).equal(weights(two))
 
 
 def test_an_existing_run_is_neither_overwritten_nor_mixed_with(tiny_config, tiny_data, tmp_path):
-    folder = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
+    folder = train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
     before = (folder / "metrics.csv").read_bytes()
     with pytest.raises(FileExistsError, match="--resume .*--overwrite"):
         train(tiny_config, data=tiny_data, quiet=True)
@@ -83,26 +83,26 @@ def test_an_existing_run_is_neither_overwritten_nor_mixed_with(tiny_config, tiny
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "dear.txt").touch()
     with pytest.raises(FileExistsError, match="not a run folder"):
-        train(replace(tiny_config, out=str(tmp_path / "photos")), data=tiny_data, quiet=True, overwrite=True)
+        train(tiny_config.replace(out=str(tmp_path / "photos")), data=tiny_data, quiet=True, overwrite=True)
     assert (tmp_path / "photos" / "dear.txt").exists()
 
 
 def test_resuming_a_finished_run_changes_nothing(tiny_config, tiny_data):
     folder = train(tiny_config, data=tiny_data, quiet=True)
     before = weights(folder)
-    train(load_config(folder / "config.yaml"), data=tiny_data, quiet=True, resume=True)
+    train(RunFolder(folder).settings, data=tiny_data, quiet=True, resume=True)
     assert weights(folder).equal(before)
     assert len((folder / "metrics.csv").read_text().splitlines()) == 3
 
 
 def test_init_starts_from_given_weights(tiny_config, tiny_data, tmp_path):
-    first = train(replace(tiny_config, epochs=1), data=tiny_data, quiet=True)
-    config = replace(tiny_config, init=str(first), image_size=16, channels=1, seed=9)
+    first = train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
+    config = tiny_config.replace(init=str(first), image_size=16, channels=1, seed=9)
     torch.testing.assert_close(
         torch.cat([p.flatten() for p in build_method(config).encoder.parameters()]), weights(first)
     )
     with pytest.raises(ValueError, match="does not fit the encoder"):
-        build_method(replace(config, width=0.5))
+        build_method(config.replace(width=0.5))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoint(tiny_config, tiny_data):
@@ -113,22 +113,22 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_spares_the_checkpoint(tiny_
 
     with pytest.raises(ValueError, match="learning.rate"):
         train(tiny_config, data=tiny_data, quiet=True, callbacks=[Poison()])
-    state = torch.load(f"{tiny_config.out}/checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    state = torch.load(f"{tiny_config.record.out}/checkpoints/last.ckpt", weights_only=True)["state_dict"]
     assert all(v.isfinite().all() for v in state.values())
 
 
 def test_accumulated_steps_average_the_gradients_of_their_batches(tiny_config, tiny_data, tmp_path):
     settings = {"optimizer": "sgd", "momentum": 0.0, "norm": "group", "epochs": 1, "warmup_epochs": 0.0}
-    config = replace(tiny_config, **settings, accumulate=3)
+    config = tiny_config.replace(**settings, accumulate=3)
     folder = train(config, data=tiny_data, quiet=True)
     # by hand: one step along the mean gradient of the epoch's three batches
-    method = build_method(replace(config, image_size=16, channels=1))
+    method = build_method(config.replace(image_size=16, channels=1))
     views = Views.of(tiny_data, view_config("digits"))
     for images, samples, _ in batches(tiny_data, 32, seed=0, epoch=0):
         two = [views(images, samples, seed=0, epoch=0, view=v) for v in (0, 1)]
         (method(two, 0).loss / 3).backward()
     for p in method.parameters():
-        p.data -= config.learning_rate * p.grad
+        p.data -= config.optimizer.learning_rate * p.grad
     expected = torch.cat([p.flatten() for p in method.encoder.parameters()])
     torch.testing.assert_close(weights(folder), expected, rtol=1e-4, atol=1e-6)
 
@@ -140,29 +140,36 @@ def test_gradients_are_clipped_to_the_norm_asked_for(tiny_config, tiny_data):
         def on_before_optimizer_step(self, trainer, module, optimizer):
             norms.append(torch.stack([p.grad.norm() for p in module.method.parameters()]).norm().item())
 
-    train(replace(tiny_config, clip=0.01, epochs=1), data=tiny_data, quiet=True, callbacks=[Watch()])
+    train(tiny_config.replace(clip=0.01, epochs=1), data=tiny_data, quiet=True, callbacks=[Watch()])
     # Lightning clips after this hook: look at the raw norms, then at what Adam was given
-    state = torch.load(f"{tiny_config.out}/checkpoints/last.ckpt", weights_only=True)["optimizer_states"][0]["state"]
+    last = torch.load(RunFolder(tiny_config.folder).checkpoint("last"), weights_only=True)
+    state = last["optimizer_states"][0]["state"]
     first_moment = torch.cat([s["exp_avg"].flatten() for s in state.values()]).norm()
     assert min(norms) > 0.01
     assert first_moment <= 0.01
 
 
 def test_a_kernel_option_the_kernel_does_not_have_is_an_error():
-    assert build_kernel(TrainConfig(kernel="rq", alpha=2.0)).alpha == 2.0
-    with pytest.raises(ValueError, match="the rbf kernel has no degree"):
-        build_kernel(TrainConfig(kernel="rbf", degree=3))
+    assert Settings.of(kernel="rq", alpha=2.0).method.kernel.build().alpha == 2.0
+    with pytest.raises(ValueError, match="nothing reads degree with kernel rbf; it is read by kernel polynomial"):
+        Settings.of(kernel="rbf", degree=3)
     with pytest.raises(ValueError, match="can't go with a fixed gamma"):
-        build_kernel(TrainConfig(gamma=1.0, bandwidth_momentum=0.9))
+        Settings.of(gamma=1.0, bandwidth_momentum=0.9)
+
+
+def build_loss(settings):
+    encoder = nn.Flatten()
+    encoder.feature_dim = 4
+    return settings.method.build(encoder, Projector(4, 4, 4)).loss
 
 
 def test_flags_reach_the_loss():
-    loss = build_loss(TrainConfig(kernel="laplacian", parametrization="paper", covariance_weight=7.0, threshold=0.5))
+    loss = build_loss(Settings.of(kernel="laplacian", parametrization="paper", covariance_weight=7.0, threshold=0.5))
     assert type(loss.kernel).__name__ == "Laplacian"
     assert (loss.parametrization, loss.covariance_weight, loss.threshold) == ("paper", 7.0, 0.5)
-    assert build_loss(TrainConfig(method="vicreg", convention="paper")).convention == "paper"
-    assert build_loss(TrainConfig(approximation="nystrom", components=9)).approximation.landmarks == 9
-    assert build_loss(TrainConfig(approximation="random-fourier", components=10)).approximation.count == 10
+    assert build_loss(Settings.of(method="vicreg", convention="paper")).convention == "paper"
+    assert build_loss(Settings.of(approximation="nystrom", components=9)).approximation.landmarks == 9
+    assert build_loss(Settings.of(approximation="random-fourier", components=10)).approximation.count == 10
 
 
 @pytest.mark.parametrize(
@@ -178,7 +185,7 @@ def test_flags_reach_the_loss():
     ids=lambda changes: "-".join(map(str, changes.values())),
 )
 def test_variants_train(tiny_config, tiny_data, changes):
-    folder = train(replace(tiny_config, epochs=1, **changes), data=tiny_data, quiet=True)
+    folder = train(tiny_config.replace(epochs=1, **changes), data=tiny_data, quiet=True)
     assert torch.isfinite(weights(folder)).all()
 
 
@@ -187,18 +194,19 @@ def test_automatic_precision_is_what_the_hardware_is_quick_at(tiny_config, tiny_
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
-    automatic = replace(tiny_config, epochs=1, precision="auto")
+    automatic = tiny_config.replace(epochs=1, precision="auto")
     folder = train(automatic, data=tiny_data, quiet=True)
-    assert load_config(folder / "config.yaml").precision == precision
-    assert is_run_of(folder, automatic)
-    assert not is_run_of(folder, replace(automatic, precision="16-mixed"))
+    trained = RunFolder(folder).settings
+    assert trained.engine.precision == precision
+    assert automatic.agrees_with(trained)
+    assert not automatic.replace(precision="16-mixed").agrees_with(trained)
 
 
 def test_somebodys_encoder_and_loader_train_under_their_own_trainer():
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 8))
     encoder.feature_dim = 8
     module = SelfSupervised(
-        KernelVICReg(encoder, Projector(8, 16, 16)), TrainConfig(epochs=1, channels_last=False, warmup_epochs=0)
+        KernelVICReg(encoder, Projector(8, 16, 16)), Settings.of(epochs=1, channels_last=False, warmup_epochs=0)
     )
     before = encoder[1].weight.clone()
     pairs = TensorDataset(torch.randn(48, 1, 8, 8), torch.randn(48, 1, 8, 8))

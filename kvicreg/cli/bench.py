@@ -1,0 +1,77 @@
+"""kvicreg bench loss | views | train."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def bench_loss(
+    out: Path = Path("bench-loss"),
+    sizes: tuple[str, ...] = (),
+    scaling_sizes: tuple[str, ...] = (),
+    kernels: tuple[str, ...] = ("linear", "polynomial", "rbf", "laplacian", "rq", "laplacian-l1"),
+    approximations: tuple[str, ...] = ("rff:512", "nystrom:512"),
+    repeats: int = 7,
+    device: str = "auto",
+    threads: int | None = None,
+) -> str:
+    """Time the loss, and its memory, beside pytorch-metric-learning's VICReg.
+
+    Examples:
+        kvicreg bench loss
+        kvicreg bench loss --sizes 256x2048 512x1024 --kernels rbf laplacian --scaling-sizes 4096x512 8192x512
+
+    Args:
+        out: folder to write: bench-loss.json, bench-loss.csv, latency and memory figures.
+        sizes: BATCHxWIDTH for the exact kernels; a grid unless given.
+        scaling_sizes: BATCHxWIDTH for RBF under the approximations; 2,048 to 65,536 unless given.
+        kernels: linear, polynomial, rbf, laplacian, laplacian-l1, rq.
+        approximations: rff:FEATURES and nystrom:LANDMARKS.
+        repeats: timings of each.
+        device: cpu, cuda, or auto.
+        threads: of torch; all unless given.
+    """
+    from kvicreg.benchmarks.loss import EXACT_SIZES, SCALING_SIZES, run
+
+    if sizes and not scaling_sizes:
+        chosen: tuple[str, ...] = ()
+    else:
+        chosen = scaling_sizes or SCALING_SIZES
+    run(out, sizes or (() if scaling_sizes else EXACT_SIZES), chosen, kernels, approximations, repeats, device, threads)
+    return f"Timings and figures: {out}"
+
+
+def bench_views(out: Path = Path("bench-views.json"), batch_size: int = 256, repeats: int = 7, threads: int = 1) -> str:
+    """Time the random views beside kornia's.
+
+    Example:
+        kvicreg bench views --out bench-views.json
+
+    Args:
+        out: file to write.
+        batch_size: images per batch.
+        repeats: timings of each.
+        threads: of torch.
+    """
+    from kvicreg.benchmarks.views import run
+
+    run(out, batch_size, repeats, threads)
+    return f"Timings: {out}"
+
+
+def bench_train(out: Path = Path("bench-train.json"), batch_size: int = 256, steps: int = 20, threads: int = 1) -> str:
+    """Time a training step beside the network alone, and beside a loop of kornia and VICReg.
+
+    Example:
+        kvicreg bench train --out bench-train.json
+
+    Args:
+        out: file to write.
+        batch_size: images per batch.
+        steps: timed steps of each.
+        threads: of torch.
+    """
+    from kvicreg.benchmarks.train import run
+
+    run(out, batch_size, steps, threads)
+    return f"Timings: {out}"
