@@ -81,8 +81,8 @@ def check(product, loss, shape):
 
 
 WRONG_TODAY = pytest.mark.xfail(
-    reason="the operators' norms and the Laplacian at distance 0 are wrong in second order; random frequencies that are "
-    "drawn inside a transform of torch.func outlive it"
+    reason="the norms of operators and the Laplacian at distance 0 are wrong in second order; random frequencies "
+    "that are drawn inside a transform of torch.func outlive it"
 )
 
 
