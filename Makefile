@@ -3,12 +3,14 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+PEERS  := $(VENV)/peers
 
-.PHONY: demo test check fix nightly audit clean help
+.PHONY: demo test peers check fix nightly audit clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test"
+	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
 	@echo "make check  ruff and mypy"
 	@echo "make fix    let ruff repair what it can"
 	@echo "make nightly  faults, bad input, numbers and load at full size; rewrites docs/reliability.md (hours)"
@@ -27,6 +29,16 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(MAKE) --no-print-directory peers
+
+# In a folder of their own and without their dependencies: lightning imports torchvision wherever it is installed, and
+# beside a CPU build of torch the published torchvision does not import (tests/torchvision_stub.py).
+$(PEERS)/.installed: $(STAMP)
+	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target $(PEERS) -c constraints.txt lightly torchvision
+	@touch $@
+
+peers: $(PEERS)/.installed
+	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/claims/test_lightly.py tests/examples -k lightly
 
 check: $(STAMP)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

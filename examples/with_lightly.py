@@ -1,6 +1,7 @@
 """KernelVICRegLoss beside lightly: its transform and its projection head, our loss in place of its VICRegLoss.
 
 pip install lightly && python examples/with_lightly.py
+Beside a CPU build of torch, install torchvision from the same index as torch: the one on PyPI is compiled for CUDA.
 """
 
 import torch

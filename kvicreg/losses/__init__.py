@@ -1,14 +1,6 @@
 """Objectives for self-supervised learning: pure functions and the modules that hold their settings."""
 
-from kvicreg.losses.barlow_twins import (
-    BarlowTerms,
-    BarlowTwinsLoss,
-    BarlowTwinsOptions,
-    KernelBarlowTwinsLoss,
-    KernelBarlowTwinsOptions,
-    barlow_twins_terms,
-    kernel_barlow_twins_terms,
-)
+from kvicreg.losses.barlow_twins import BarlowTerms, BarlowTwinsLoss, BarlowTwinsOptions, barlow_twins_terms
 from kvicreg.losses.clustering import DINOLoss, DINOOptions, SwAVLoss, SwAVOptions, dino, sinkhorn, swav
 from kvicreg.losses.contrastive import (
     InfoNCELoss,
@@ -20,6 +12,11 @@ from kvicreg.losses.contrastive import (
     info_nce,
     kernel_simclr,
     nt_xent,
+)
+from kvicreg.losses.kernel_barlow_twins import (
+    KernelBarlowTwinsLoss,
+    KernelBarlowTwinsOptions,
+    kernel_barlow_twins_terms,
 )
 from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, kernel_vicreg_terms
 from kvicreg.losses.prediction import BYOLLoss, KernelBYOLLoss, SimSiamLoss, byol, kernel_byol, simsiam

@@ -31,9 +31,9 @@ class SwAVLoss(nn.Module):
     et al., 2020).
 
     Args:
-        temperature: of the predictions, 0.1 as published.
-        epsilon: entropy of the codes, 0.05 as published.
-        iterations: of Sinkhorn-Knopp, 3 as published.
+        temperature: that of the predictions, 0.1 as published.
+        epsilon: weight of the codes' entropy, 0.05 as published; larger makes softer codes.
+        iterations: steps of Sinkhorn-Knopp, 3 as published.
         gather: under `torch.distributed`, codes share out the global batch.
 
     Shape:
@@ -104,8 +104,8 @@ def _other_views_entropy(targets: Tensor, log_predictions: Tensor, shard: Shard)
 
 @torch.no_grad()
 def sinkhorn(scores: Tensor, *, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
-    """Soft assignments ``(..., b, k)``: rows sum to 1, columns nearly to b / k, as near ``exp(scores / epsilon)`` as
-    that allows. By Sinkhorn-Knopp in logarithms, which no score can overflow.
+    """Soft assignments ``(..., b, k)`` whose rows sum to 1 and columns nearly to b / k, as near
+    ``exp(scores / epsilon)`` as that allows; they come from Sinkhorn-Knopp in logarithms, which no score can overflow.
     """
     logs = scores / epsilon
     for _ in range(iterations):
@@ -132,9 +132,9 @@ class DINOLoss(nn.Module):
 
     Args:
         prototypes: k, the width of the outputs; 65536 as published.
-        temperature: of the student, 0.1 as published.
-        teacher_temperature: sharpens the teacher, 0.04 as published.
-        centre_momentum: 0.9 as published.
+        temperature: that of the student, 0.1 as published.
+        teacher_temperature: that of the teacher, 0.04 as published; lower is sharper.
+        centre_momentum: that of the moving average, 0.9 as published.
         gather: under `torch.distributed`, centre and mean are those of the global batch.
 
     Shape:

@@ -177,7 +177,7 @@ class InfoNCELoss(nn.Module):
         temperature: 0.2 in MoCo v2.
 
     Shape:
-        queries and keys ``(b, p)``, negatives ``(m, p)``. Samples do not meet each other, so that the mean over
+        queries and keys ``(b, p)``, negatives ``(m, p)``. The loss is a mean over queries, so that its mean over
         processes is that of the global batch.
 
     Example:

@@ -20,11 +20,8 @@ __all__ = ["BYOLLoss", "KernelBYOLLoss", "SimSiamLoss", "byol", "kernel_byol", "
 class BYOLLoss(nn.Module):
     """``d(q1, t2) + d(q2, t1)`` with ``d(q, t) = mean_i |q_i / |q_i| - t_i / |t_i||^2`` (BYOL; Grill et al., 2020).
 
-    q are the predictions made from one view, t the target network's projections of the other; no gradient reaches t.
-    Samples do not meet each other, so that the mean over processes is that of the global batch.
-
-    Shape:
-        q1, q2, t1, t2 ``(b, p)``; the result is a scalar of at least float32.
+    q ``(b, p)`` are the predictions made from one view, t ``(b, p)`` the target network's projections of the other; no
+    gradient reaches t. The loss is a mean over samples, so that its mean over processes is that of the global batch.
 
     Example:
         >>> BYOLLoss()(*torch.randn(4, 64, 32)).shape
@@ -44,10 +41,8 @@ def byol(q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
 class SimSiamLoss(nn.Module):
     """``d(q1, z2) / 2 + d(q2, z1) / 2`` with ``d(q, z) = -mean_i cos(q_i, z_i)`` (SimSiam; Chen and He, 2021).
 
-    q are the predictions made from one view, z the projections of the other, through which no gradient goes.
-
-    Shape:
-        q1, q2, z1, z2 ``(b, p)``; the result is a scalar of at least float32.
+    q ``(b, p)`` are the predictions made from one view, z ``(b, p)`` the projections of the other, which no gradient
+    reaches.
 
     Example:
         >>> SimSiamLoss()(*torch.randn(4, 64, 32)).shape

@@ -1,9 +1,11 @@
 """The peers' losses refuse bad input by name, and run in at least float32 whatever comes in."""
 
+import inspect
+
 import pytest
 import torch
 
-from kvicreg import losses
+from kvicreg import kernels, losses
 
 TWO_VIEWS = [
     losses.NTXentLoss(),
@@ -69,7 +71,15 @@ def test_embeddings_of_zero_have_finite_losses_and_gradients(loss):
         (lambda: losses.NTXentLoss(temperature=0), "temperature"),
         (lambda: losses.InfoNCELoss(temperature=float("nan")), "temperature"),
         (lambda: losses.SwAVLoss(epsilon=-1), "epsilon"),
+        (lambda: losses.KernelSimCLRLoss(temperature=-1), "temperature"),
+        (lambda: losses.SwAVLoss(temperature=0), "temperature"),
+        (lambda: losses.SwAVLoss(iterations=0), "iterations"),
+        (lambda: losses.DINOLoss(temperature=0), "temperature"),
         (lambda: losses.DINOLoss(teacher_temperature=0), "teacher_temperature"),
+        (lambda: losses.DINOLoss(prototypes=0), "prototypes"),
+        (lambda: losses.DINOLoss(centre_momentum=1.5), "centre_momentum"),
+        (lambda: losses.BarlowTwinsLoss(eps=float("inf")), "eps"),
+        (lambda: losses.KernelBarlowTwinsLoss(redundancy_weight=-1), "redundancy_weight"),
         (lambda: losses.BarlowTwinsLoss(redundancy_weight=-1), "redundancy_weight"),
         (lambda: losses.KernelBarlowTwinsLoss(basis="fourier"), "basis"),
         (lambda: losses.SSLHSICLoss(hsic_weight=-3), "hsic_weight"),
@@ -78,6 +88,59 @@ def test_embeddings_of_zero_have_finite_losses_and_gradients(loss):
 def test_bad_settings_are_named(make, named):
     with pytest.raises(ValueError, match=named):
         make()
+
+
+OPTIONS = {
+    losses.NTXentLoss: losses.NTXentOptions,
+    losses.InfoNCELoss: losses.InfoNCEOptions,
+    losses.KernelSimCLRLoss: losses.KernelSimCLROptions,
+    losses.SwAVLoss: losses.SwAVOptions,
+    losses.DINOLoss: losses.DINOOptions,
+    losses.BarlowTwinsLoss: losses.BarlowTwinsOptions,
+    losses.KernelBarlowTwinsLoss: losses.KernelBarlowTwinsOptions,
+    losses.SSLHSICLoss: losses.SSLHSICOptions,
+}
+
+
+@pytest.mark.parametrize("loss", OPTIONS, ids=lambda loss: loss.__name__)
+def test_options_are_arguments_of_their_loss_with_the_same_defaults(loss):
+    arguments = inspect.signature(loss).parameters
+    settings = OPTIONS[loss]().flat()
+    assert {name: arguments[name].default for name in settings} == settings
+    assert repr(loss(**settings)) == repr(loss())
+
+
+PUBLISHED = {
+    losses.SwAVLoss: {"temperature": 0.1, "epsilon": 0.05, "iterations": 3},
+    losses.DINOLoss: {"temperature": 0.1, "teacher_temperature": 0.04, "centre_momentum": 0.9},
+    losses.BarlowTwinsLoss: {"redundancy_weight": 0.0051},
+    losses.InfoNCELoss: {"temperature": 0.2},
+    losses.SSLHSICLoss: {"hsic_weight": 3.0},
+}
+
+
+@pytest.mark.parametrize("loss", PUBLISHED, ids=lambda loss: loss.__name__)
+def test_defaults_are_those_of_the_paper(loss):
+    criterion = loss()
+    assert {name: getattr(criterion, name) for name in PUBLISHED[loss]} == PUBLISHED[loss]
+
+
+@pytest.mark.parametrize(("basis", "weight"), [("free", 0.1), ("coordinates", 0.0051)])
+def test_each_basis_of_kernel_barlow_twins_has_its_default_weight(basis, weight):
+    assert losses.KernelBarlowTwinsLoss("linear", basis=basis).redundancy_weight == weight
+    views = torch.randn(2, 8, 4)
+    terms = losses.kernel_barlow_twins_terms(*views, kernel=kernels.Linear(), basis=basis)
+    torch.testing.assert_close(terms.total, terms.invariance + weight * terms.redundancy)
+
+
+def test_ssl_hsic_without_a_kernel_is_the_inverse_multiquadric():
+    views = torch.randn(2, 8, 4, dtype=torch.float64)
+    u = torch.nn.functional.normalize(views, dim=-1)
+    pairs = (1 + (u[0] - u[1]).square().sum(-1)).rsqrt().mean()
+    everything = (1 + torch.cdist(u.flatten(0, 1), u.flatten(0, 1)).square()).rsqrt().mean()
+    for terms in (losses.ssl_hsic_terms(*views), losses.SSLHSICLoss().terms(*views)):
+        torch.testing.assert_close(terms.hsic_zy, pairs - everything)
+        torch.testing.assert_close(terms.total, 3 * terms.hsic_zz.sqrt() - terms.hsic_zy)
 
 
 @pytest.mark.parametrize("make", [losses.KernelSimCLRLoss, losses.KernelBYOLLoss, losses.KernelBarlowTwinsLoss])
@@ -89,3 +152,26 @@ def test_an_approximation_is_an_object(make):
 def test_negatives_of_another_width_are_named():
     with pytest.raises(ValueError, match="negatives must have shape"):
         losses.info_nce(torch.randn(4, 3), torch.randn(4, 3), torch.randn(9, 2))
+
+
+@pytest.mark.parametrize("shape", [(9, 3), (2, 9, 4), (3, 9, 3)], ids=str)
+def test_former_scores_of_another_shape_are_named(shape):
+    with pytest.raises(ValueError, match=r"former must have shape \(2, m, 3\)"):
+        losses.swav(torch.randn(4, 3), torch.randn(4, 3), former=torch.randn(shape))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4, 3), (2, 5, 3), (2, 4, 2)], ids=str)
+def test_teachers_of_another_shape_are_named(shape):
+    with pytest.raises(ValueError, match=r"teacher must have shape \(2, 4, 3\)"):
+        losses.DINOLoss(3)(torch.randn(shape), torch.randn(4, 3), torch.randn(4, 3))
+
+
+def test_outputs_of_another_width_than_the_centre_are_named():
+    with pytest.raises(ValueError, match="centre must have shape"):
+        losses.DINOLoss(5)(torch.randn(2, 4, 3), torch.randn(4, 3), torch.randn(4, 3))
+
+
+@pytest.mark.parametrize("loss", [losses.BarlowTwinsLoss(), losses.KernelBarlowTwinsLoss("rbf")], ids=name)
+def test_a_batch_of_one_has_no_variance(loss):
+    with pytest.raises(ValueError, match="at least two samples"):
+        loss(torch.randn(1, 4), torch.randn(1, 4))
