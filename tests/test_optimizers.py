@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from kvicreg.training.optim import LARS, build_optimizer, learning_rate
 from torch import nn
 
-from kvicreg.training import TrainConfig
+from kvicreg.optimizers import LARS
+from kvicreg.runs import Settings
+from kvicreg.training.schedule import learning_rate
 
 
 def test_learning_rate_rises_to_the_peak_then_falls_along_half_a_cosine():
@@ -49,7 +50,7 @@ def test_lars_leaves_biases_unscaled_and_survives_zero_weights():
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "lars"])
 def test_biases_and_normalisation_are_not_decayed(name):
     net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
-    optimizer = build_optimizer(net, TrainConfig(optimizer=name, weight_decay=0.3))
+    optimizer = Settings.of(optimizer=name, weight_decay=0.3).optimizer.build(net)
     decays = {p.ndim: g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
     assert decays == {2: 0.3, 1: 0.0}
     assert type(optimizer).__name__.lower() == name

@@ -145,8 +145,9 @@ def help_page(command: str, doc: str, cls: type[Options], argv: Sequence[str], c
     lines.append(_table([active[name] for name in common if name in active]))
     if value_of("method", words) is not None:
         lines += ["", f"What {active['method'].value} reads:", _table(groups["method"][1:])]
-    lines += ["", f"All settings of a group: kvicreg {command} --help GROUP (or all)"]
-    lines += [_line(name, settings) for name, settings in groups.items()]
+    if set(active) - set(common):
+        lines += ["", f"All settings of a group: kvicreg {command} --help GROUP (or all)"]
+        lines += [_line(name, settings) for name, settings in groups.items()]
     return "\n".join(lines)
 
 
@@ -155,6 +156,8 @@ def _groups(options: Options) -> dict[str, list[Setting]]:
     groups: dict[str, list[Setting]] = {}
     for f in fields(options):
         part = getattr(options, f.name)
+        if not isinstance(part, Options):
+            continue  # a setting of the command's own, shown with the common ones
         if "family" not in f.metadata and all(isinstance(getattr(part, inner.name), Options) for inner in fields(part)):
             groups |= _groups(part)
         else:

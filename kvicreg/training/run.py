@@ -11,6 +11,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 from torch import nn
 
@@ -124,14 +125,14 @@ def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoi
 def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logger: Any) -> pl.Trainer:
     """Lightning's Trainer for the settings; nothing is written by itself."""
     engine, schedule = settings.engine, settings.schedule
-    return pl.Trainer(
+    options: dict[str, Any] = dict(
         max_epochs=schedule.epochs,
         max_steps=schedule.max_steps or -1,
         accelerator=engine.accelerator,
         devices=engine.devices,
         num_nodes=engine.nodes,
         strategy=strategy_of(settings),
-        precision=engine.precision,  # type: ignore[arg-type]  # auto has been resolved
+        precision=engine.precision,
         accumulate_grad_batches=schedule.accumulate,
         gradient_clip_val=settings.optimizer.clip,
         deterministic=engine.deterministic,
@@ -145,6 +146,10 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+    try:
+        return pl.Trainer(**options)
+    except (ValueError, MisconfigurationException) as error:  # such as an accelerator that is not there
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def _loggers(settings: Settings, folder: Path) -> list[Any]:

@@ -12,6 +12,7 @@ import pytest
 
 from kvicreg import __version__
 from kvicreg.cli import COMMANDS, main
+from kvicreg.runs import Settings
 
 GROUPS = sorted({name.split()[0] for name in COMMANDS if " " in name})
 
@@ -57,10 +58,18 @@ def test_groups_list_their_commands(tell, group):
         (["trian"], "no command 'trian'; did you mean 'train'?"),
         (["data", "gett"], "kvicreg data: no command 'gett'; did you mean 'get'?"),
         (["train", "--kernl", "rbf"], "--kernel"),
-        (["train", "--epochs", "many"], "--epochs"),
+        (["train", "--epochs", "many"], "epochs: expected int, got 'many'"),
         (["train", "--epochs", "0"], "epochs must be positive"),
-        (["train", "--optimizer", "adamm"], "adamw"),
+        (["train", "--optimizer", "adamm"], "did you mean 'adam'"),
         (["train", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
+        (["train", "--kernel", "rfb"], "did you mean 'rbf'"),
+        (["train", "--blurr", "1"], "did you mean '--blur'"),
+        (["train", "--encoder", "resnet81"], "did you mean 'resnet18'"),
+        (["train", "--views", "digts"], "did you mean 'digits'"),
+        (["train", "--method", "simclr", "--kernel", "laplacian"], "nothing reads kernel with method simclr"),
+        (["train", "--method", "simclr", "--variance-weight", "3"], "it is read by method kernel-vicreg"),
+        (["train", "--help", "optimiser"], "did you mean 'optimizer'"),
+        (["data", "show", "mnist-small", "--rotaton", "3"], "did you mean '--rotation'"),
         (["embed"], "required"),
     ],
 )
@@ -76,17 +85,14 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--data", "{tmp}/nowhere"], "neither a data set's name nor a folder"),
         (["train", "--data", "mnits"], "did you mean 'mnist'"),
         (["train", "--data", "{tmp}/empty"], "empty"),
-        (["train", "--kernel", "rfb", "--out", "{tmp}/r"], "did you mean 'rbf'"),
         (["train", "--config", "paper-mnist-rbff"], "did you mean 'paper-mnist-rbf'"),
         (["train", "--config", "{tmp}/bad.yaml"], "did you mean 'epochs'"),
         (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
         (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
-        (["train", "--view", "blurr", "1", "--out", "{tmp}/r"], "did you mean 'blur'"),
-        (["train", "--encoder", "resnet81", "--out", "{tmp}/r"], "did you mean 'resnet18'"),
         (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "there are no weights"),
         (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
         (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
-        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json"),
+        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json: expected the folder of a finished run"),
     ],
 )
 def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence):
@@ -96,6 +102,38 @@ def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence)
     assert code == 1
     assert sentence in said
     assert not (tmp_path / "r").exists()
+
+
+def test_the_help_of_train_fits_a_screen_and_names_every_setting(tell, capsys):
+    assert main(["train", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert len(page.splitlines()) <= 40
+    assert max(map(len, page.splitlines())) <= 120
+    assert main(["train", "--help", "all"]) == 0
+    everything = capsys.readouterr().out
+    assert all(f"--{name.replace('_', '-')} " in everything for name in Settings().flat())
+
+
+def test_the_help_of_a_method_shows_what_it_reads_and_nothing_else(tell):
+    _, said = tell("train", "--method", "simclr", "--help")
+    flags = said.split("--resume runs/first", 1)[1]
+    assert "--temperature" in flags
+    assert "--kernel" not in flags
+    assert "--threshold" not in flags
+    _, said = tell("train", "--optimizer", "lars", "--help", "optimizer")
+    assert "--momentum" in said
+
+
+def test_a_mistake_of_ours_shows_its_traceback(capsys, monkeypatch):
+    def broken(*_, **__):
+        return len(3)
+
+    monkeypatch.setattr("kvicreg.training.estimate.estimate", broken)
+    assert main(["train", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "object of type 'int' has no len()" in said
+    assert "a defect of kvicreg" in said
 
 
 def test_dry_run_prints_the_resolved_config_and_an_estimate_and_writes_nothing(tell, tmp_path):

@@ -10,6 +10,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from kvicreg.data import PRESETS, ArrayData, ViewConfig, Views, load, normalisation, view_config
+from kvicreg.data.presets import ViewOptions
 from kvicreg.data import views as views_module
 
 NATURAL = view_config("natural")
@@ -158,16 +159,18 @@ def test_a_constant_data_set_can_be_normalised() -> None:
 def test_changes_lie_on_top_of_a_preset() -> None:
     config = view_config("cifar10", {"blur": 0, "hue": 0.3})
     assert (config.blur, config.hue, config.flip) == (0, 0.3, PRESETS["small"].flip)
-    assert view_config("some folder") == PRESETS["natural"]
+    assert ViewOptions().config("some folder") == PRESETS["natural"]
+    with pytest.raises(ValueError, match="there is no preset 'digts'; did you mean 'digits'"):
+        view_config("digts")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"blurr": 1}, "no strength is called 'blurr'; did you mean 'blur'"),
-        ({"flip": 1.5}, "view flip: expected a number from 0 to 1, got 1.5"),
-        ({"crop_area": 0}, "view crop_area: expected a number above 0"),
-        ({"hue": "red"}, "view hue: expected a number"),
+        ({"flip": 1.5}, "flip must be at least 0 and at most 1, got 1.5"),
+        ({"crop_area": 0}, "crop_area must be above 0 and at most 1, got 0"),
+        ({"hue": "red"}, "hue: expected a number, got 'red'"),
     ],
 )
 def test_wrong_strengths_are_named(changes: dict, message: str) -> None:

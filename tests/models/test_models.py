@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from kvicreg.models import Projector, ResNet18, SmallCNN, build_encoder, load_encoder, save_encoder
+from kvicreg.models import Projector, ResNet18, SmallCNN, build_encoder
+from kvicreg.runs import load_encoder, save_encoder
 from kvicreg.storage import write_atomically
 
 

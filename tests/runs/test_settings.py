@@ -1,123 +1,241 @@
-"""Recipes and config.yaml are TrainConfig: they round-trip, and every mistake is named."""
+"""Settings: every one is read by something, one that nothing reads is refused by name, and every mistake is named."""
 
 from __future__ import annotations
 
-import ast
 import dataclasses
+import re
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from kvicreg.training.config import TrainConfig, dump_config, from_dict, load_config, recipes
-from kvicreg.training.optim import build_optimizer
 
 import kvicreg
 from kvicreg.methods import METHODS
+from kvicreg.models import Projector
+from kvicreg.options import Options, readers
+from kvicreg.runs import Settings, load_settings
+from kvicreg.runs.config import dump_settings, recipes
 from kvicreg.training import train
-from kvicreg.training.build import build_loss
 from kvicreg.training.estimate import estimate
 from kvicreg.training.faults import strategy_of
 
-FIELDS = [f.name for f in dataclasses.fields(TrainConfig)]
+EVERY_SETTING = readers(Settings)
+CHOICES = {
+    setting.name: [name.replace("NAME", "x") for name in setting.choices]
+    for setting in Settings().settings()
+    if setting.choices
+}
+MEMBERS = [(kind, name) for kind, names in CHOICES.items() for name in names]
+
+
+# ---- a setting that nothing reads
+
+
+@pytest.mark.parametrize(("kind", "member"), MEMBERS, ids=lambda value: value)
+def test_a_setting_that_a_choice_does_not_read_is_refused_by_name(kind, member):
+    read = set(Settings.of(**{kind: member}).flat())
+    for name in set(EVERY_SETTING) - read:
+        with pytest.raises(ValueError, match=rf"nothing reads {name} with .*it is read by") as refusal:
+            Settings.of(**{kind: member, name: 1})
+        assert any(by in str(refusal.value) for by in EVERY_SETTING[name])
+
+
+@pytest.mark.parametrize("method", CHOICES["method"])
+def test_no_method_reads_the_settings_that_are_only_anothers(method):
+    """So that the test above is not empty: a method's own settings are not everybody's."""
+    mine = set(METHODS.find(method).of().flat())
+    others = {name for other in CHOICES["method"] if other != method for name in METHODS.find(other).of().flat()}
+    refused = others - mine
+    assert refused
+    for name in refused:
+        with pytest.raises(ValueError, match=f"nothing reads {name}"):
+            Settings.of(method=method, **{name: 1})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"method": "simclr", "kernel": "laplacian"},
+        {"method": "simclr", "variance_weight": 3},
+        {"method": "simclr", "threshold": 2},
+        {"method": "simclr", "approximation": "nystrom"},
+        {"group_weight": 0.3},
+        {"components": 64},
+        {"stem": "small"},
+        {"encoder": "resnet18", "pool": 1},
+        {"momentum": 0.5},
+        {"redundancy_weight": 0},
+        {"kernel": "linear", "bandwidth_multiple": 2},
+        {"method": "swav", "local_crop_area": 0.3},
+    ],
+    ids=str,
+)
+def test_what_used_to_be_ignored_is_refused(given):
+    with pytest.raises(ValueError, match=r"nothing reads|is read only with"):
+        Settings.of(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"views": "digts"}, "did you mean 'digits'"),
+        ({"split": "trian"}, "did you mean 'train'"),
+        ({"method": "simlcr"}, "did you mean 'simclr'"),
+        ({"kernel": "rfb"}, "did you mean 'rbf'"),
+        ({"encoder": "resnet81"}, "did you mean 'resnet18'"),
+        ({"optimizer": "adamm"}, "did you mean 'adam"),
+        ({"approximation": "nistrom"}, "did you mean 'nystrom'"),
+        ({"precision": "bf16-mixd"}, "did you mean 'bf16-mixed'"),
+        ({"kernal": "rbf"}, "no setting 'kernal'; did you mean 'kernel'"),
+        ({"epochs": "many"}, "epochs: expected int, got 'many'"),
+        ({"epochs": True}, "epochs: expected int"),
+        ({"epochs": 0}, "epochs must be positive, got 0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number"),
+        ({"workers": -1}, "workers must be at least 0"),
+        ({"batch_size": 1}, "batch_size must be at least 2"),
+        ({"seed": 2**31}, "seed must be at least 0 and at most"),
+        ({"crop_area": 0}, "crop_area must be above 0 and at most 1"),
+        ({"method": "byol", "target_momentum": 1.5}, "target_momentum must be at least 0 and at most 1"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_named(given, message):
+    with pytest.raises(ValueError, match=re.escape(message).replace(r"\ ", " ")):
+        Settings.of(**given)
+
+
+def test_changing_the_method_drops_what_only_the_former_one_read_and_keeps_the_rest():
+    settings = Settings.of(kernel="rq", threshold=2.0, epochs=3)
+    changed = settings.replace(method="simclr")
+    assert changed.flat()["method"] == "simclr"
+    assert changed.schedule.epochs == 3
+    assert "kernel" not in changed.flat()
+    assert changed.replace(method="kernel-vicreg").flat()["kernel"] == "rbf"
+
+
+# ---- a setting that the code does not look at
 
 
 @pytest.fixture(scope="module")
-def settings_read(tmp_path_factory) -> set[str]:
-    """The settings that code outside config.py looks at while runs are built, estimated and trained."""
-    read = set()
+def read_settings(tmp_path_factory) -> set[str]:
+    """The settings that the package looks at while runs of every choice are built, estimated and trained."""
+    read: set[str] = set()
+    package = str(Path(kvicreg.__file__).parent)
 
     def spy(self, name):
         code = sys._getframe(1).f_code
-        ours = "kvicreg" in code.co_filename
-        if ours and (Path(code.co_filename).name != "config.py" or code.co_name == "folder"):
+        if code.co_filename.startswith(package) and not code.co_filename.endswith(("kvicreg/options.py", "runs/config.py")):
+            value = object.__getattribute__(self, name)
+            if name == "flat":  # handed on whole, to a constructor that refuses what it does not know
+                read.update(value())
             read.add(name)
+            return value
         return object.__getattribute__(self, name)
 
-    small = TrainConfig(
+    small = Settings.of(
         width=0.25, batch_size=32, projector_hidden=16, projector_outputs=16, max_steps=2, probe_images=20,
         spectrum_images=16, out=str(tmp_path_factory.mktemp("runs") / "run"),
     )  # fmt: skip
+    flags = {name: field for cls in _options(Settings) for field, name in _flags(cls)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainConfig, "__getattribute__", spy)
+        patch.setattr(Options, "__getattribute__", spy)
         estimate(small)
         train(small, quiet=True)
-        for method in METHODS:
-            build_loss(dataclasses.replace(small, method=method))
-        build_loss(dataclasses.replace(small, approximation="nystrom"))
-        strategy_of(dataclasses.replace(small, devices=2))
-        build_optimizer(torch.nn.Linear(2, 2), dataclasses.replace(small, optimizer="lars"))
-    return read
+        for kind, member in MEMBERS:
+            settings = small.replace(**{kind: member})
+            if kind == "method":
+                encoder = torch.nn.Flatten()
+                encoder.feature_dim = 4
+                settings.method.resolved(3).build(encoder, Projector(4, 4, 4))
+                _ = settings.method.crops
+            elif kind == "encoder" and ":" not in member:
+                settings.model.encoder.build(1, 32)
+            elif kind == "optimizer":
+                settings.optimizer.build(torch.nn.Linear(2, 2))
+            elif kind == "kernel":
+                settings.method.kernel.build()
+            elif kind == "approximation":
+                settings.method.approximation.build(0)
+        small.replace(kernel="rbf+rq", learn_mixture=True).method.kernel.build()
+        strategy_of(small.replace(devices=2))
+    return {name for name, field in flags.items() if field in read} | read
 
 
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_setting_is_read_by_the_code(name, settings_read):
-    assert name in settings_read
+def _options(cls: type[Options]) -> list[type[Options]]:
+    classes = [cls]
+    for f in dataclasses.fields(cls):
+        if "family" in f.metadata:
+            classes += [inner for member in f.metadata["family"].load().values() for inner in _options(member)]
+        elif isinstance(f.default_factory, type) and issubclass(f.default_factory, Options):
+            classes += _options(f.default_factory)
+    return classes
 
 
-@pytest.mark.parametrize("name", FIELDS)
+def _flags(cls: type[Options]) -> list[tuple[str, str]]:
+    return [(f.name, f.metadata.get("flag") or f.name) for f in dataclasses.fields(cls)]
+
+
+@pytest.mark.parametrize("name", EVERY_SETTING)
+def test_every_setting_is_read_by_the_code(name, read_settings):
+    assert name in read_settings
+
+
+@pytest.mark.parametrize("name", EVERY_SETTING)
 def test_every_setting_has_help(name):
-    source = Path(kvicreg.__file__).parent.joinpath("training/config.py").read_text()
-    body = next(n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == "TrainConfig").body
-    index = next(i for i, n in enumerate(body) if isinstance(n, ast.AnnAssign) and n.target.id == name)
-    following = body[index + 1]
-    assert isinstance(following, ast.Expr)
-    assert isinstance(following.value.value, str)
+    helps = [f.metadata["help"] for cls in _options(Settings) for f in _fields(cls, name)]
+    assert helps
+    assert all(text.endswith((".", "...")) and text[0].isupper() or text.startswith(("cpu", "torch")) for text in helps)
+
+
+def _fields(cls, name):
+    return [f for f in dataclasses.fields(cls) if (f.metadata.get("flag") or f.name) == name and "help" in f.metadata]
+
+
+# ---- recipes and files
 
 
 @pytest.mark.parametrize("name", recipes())
 def test_recipes_load(name):
-    config = load_config(name)
-    assert config.data in name or name == "demo"
+    settings = load_settings(name)
+    assert settings.data.source in name or name == "demo"
 
 
 def test_paper_recipes_hold_the_papers_two_settings_and_weights():
-    second, first = load_config("paper-cifar10-rq"), load_config("paper-cifar10-rq-256")
-    assert (second.learning_rate, second.batch_size, second.projector_layers) == (1e-3, 512, 3)
-    assert (first.learning_rate, first.batch_size, first.projector_layers) == (3e-4, 256, 2)
-    for config in (first, second):
-        assert (config.invariance_weight, config.variance_weight, config.covariance_weight) == (1.9, 1, 8)
-        assert (config.parametrization, config.encoder, config.projector_hidden) == ("paper", "resnet18", 1024)
+    second, first = load_settings("paper-cifar10-rq").flat(), load_settings("paper-cifar10-rq-256").flat()
+    assert (second["learning_rate"], second["batch_size"], second["projector_layers"]) == (1e-3, 512, 3)
+    assert (first["learning_rate"], first["batch_size"], first["projector_layers"]) == (3e-4, 256, 2)
+    for flat in (first, second):
+        assert (flat["invariance_weight"], flat["variance_weight"], flat["covariance_weight"]) == (1.9, 1, 8)
+        assert (flat["parametrization"], flat["encoder"], flat["projector_hidden"]) == ("paper", "resnet18", 1024)
 
 
-def test_a_config_survives_yaml(tmp_path):
-    config = TrainConfig(kernel="rq", learning_rate=3e-4, view={"blur": 0.5}, out="somewhere")
-    (tmp_path / "c.yaml").write_text(dump_config(config))
-    assert load_config(tmp_path / "c.yaml") == config
+@pytest.mark.parametrize("method", CHOICES["method"])
+def test_settings_survive_yaml(tmp_path, method):
+    settings = Settings.of(method=method, learning_rate=3e-4, blur=0.5, views="small", out="somewhere", data="a b")
+    (tmp_path / "c.yaml").write_text(dump_settings(settings))
+    assert load_settings(tmp_path / "c.yaml") == settings
 
 
 def test_numbers_are_read_as_people_write_them():
-    assert from_dict(yaml.safe_load("learning_rate: 3e-4\nwidth: 2")).learning_rate == 3e-4
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"kernal": "rbf"}, "no setting 'kernal'; did you mean 'kernel'"),
-        ({"epochs": "many"}, "epochs: expected int, got 'many'"),
-        ({"epochs": True}, "epochs: expected int"),
-        ({"optimizer": "adamm"}, "expected one of adam, adamw, sgd, lars, got 'adamm'; did you mean 'adam"),
-        ({"view": 3}, "view: expected a table"),
-        ({"epochs": 0}, "epochs must be positive, got 0"),
-        ({"workers": -1}, "workers must not be negative"),
-        ({"batch_size": 1}, "at least 2"),
-    ],
-)
-def test_a_mistake_in_a_config_is_named(values, message):
-    with pytest.raises(ValueError, match=message):
-        from_dict(values)
+    settings = Settings.of(**yaml.safe_load("learning_rate: 3e-4\nwidth: 2"))
+    assert settings.optimizer.learning_rate == 3e-4
+    assert settings.model.encoder.width == 2.0
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest():
     with pytest.raises(FileNotFoundError, match="did you mean 'paper-mnist-rbf'"):
-        load_config("paper-mnist-rbff")
+        load_settings("paper-mnist-rbff")
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path):
     (tmp_path / "c.yaml").write_text("- a\n- b\n")
     with pytest.raises(ValueError, match=r"c\.yaml: expected lines like"):
-        load_config(tmp_path / "c.yaml")
+        load_settings(tmp_path / "c.yaml")
     (tmp_path / "c.yaml").write_text("a: [1\n")
     with pytest.raises(ValueError, match="not valid YAML"):
-        load_config(tmp_path / "c.yaml")
+        load_settings(tmp_path / "c.yaml")
+    (tmp_path / "c.yaml").write_text("epocs: 3\n")
+    with pytest.raises(ValueError, match=r"c\.yaml: there is no setting 'epocs'; did you mean 'epochs'"):
+        load_settings(tmp_path / "c.yaml")
