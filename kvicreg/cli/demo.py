@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from torch import Tensor
-
-from kvicreg.data import load
-from kvicreg.evaluation.controls import RawPixels, random_encoder
-from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LABELS = (100, 1000)
 

@@ -1,7 +1,6 @@
 """What an encoder has learnt: each part is a function of (features or encoder, data) with a plain result."""
 
 from kvicreg.evaluation.clusters import ClusterResult, clustering
-from kvicreg.evaluation.features import FeatureCache, extract
 from kvicreg.evaluation.intervals import Interval, PairedDifference, bootstrap_interval, paired_bootstrap
 from kvicreg.evaluation.probes import (
     LinearProbe,
@@ -12,6 +11,7 @@ from kvicreg.evaluation.probes import (
     linear_probe,
     sgd_probe,
 )
+from kvicreg.measures.features import FeatureCache, extract
 
 __all__ = [
     "ClusterResult",

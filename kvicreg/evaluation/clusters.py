@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from kvicreg.evaluation.intervals import Interval
+from kvicreg.evaluation.intervals import Interval, bootstrap_statistic
 
 
 class ClusterResult(NamedTuple):
@@ -35,13 +33,10 @@ def clustering(x: Tensor, labels: Tensor, *, seed: int = 0, resamples: int = 200
         raise ValueError(f"x must be (n, q) with n labels, got {tuple(x.shape)} and {tuple(labels.shape)}")
     classes = len(torch.unique(labels))
     rows = torch.nn.functional.normalize(x.float(), dim=1).cpu().numpy()
-    found = KMeans(classes, n_init=4, random_state=seed).fit_predict(rows)
+    clusters = KMeans(classes, n_init=4, random_state=seed).fit_predict(rows)
     truth = labels.cpu().numpy()
-    generator = np.random.default_rng(seed)
-    draws = [generator.integers(len(truth), size=len(truth)) for _ in range(resamples)]
-
-    def interval(score: Callable[..., float]) -> Interval:
-        low, high = np.quantile([score(truth[d], found[d]) for d in draws], [0.025, 0.975])
-        return Interval(float(score(truth, found)), float(low), float(high))
-
-    return ClusterResult(interval(normalized_mutual_info_score), interval(adjusted_rand_score), classes)
+    nmi, ari = (
+        bootstrap_statistic(score, truth, clusters, resamples=resamples, seed=seed)
+        for score in (normalized_mutual_info_score, adjusted_rand_score)
+    )
+    return ClusterResult(nmi, ari, classes)

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
-from kvicreg.evaluation.results import MEASURES, arrays_path, read_results, results_path
-from kvicreg.storage import read_arrays
+from kvicreg.runs import RunFolder
+from kvicreg.runs.results import MEASURES, read_results
 
 
 def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
     """Per-image scores of an evaluated run: "subject|measure" -> (m,), and the test data's "fingerprint"."""
-    path = arrays_path(run, "scores", on)
-    if not path.is_file():
+    scores: dict[str, Any] | None = RunFolder(run).arrays("scores", on)
+    if scores is None:
         raise FileNotFoundError(f"{run} has no scores of its test images: evaluate it again with kvicreg evaluate")
-    return read_arrays(path)
+    return scores
 
 
 def significance(
@@ -25,15 +25,14 @@ def significance(
 ) -> tuple[Path, dict[Path, PairedDifference]]:
     """The best run by a measure, and every other run's paired difference from it, p-values by Holm's correction."""
     scores = {run: load_scores(run, on) for run in runs}
-    prints = {str(found["fingerprint"]) for found in scores.values()}
-    if len(prints) > 1:
+    if len({str(arrays["fingerprint"]) for arrays in scores.values()}) > 1:
         raise ValueError("the runs were evaluated on different test images: use --on DATA to evaluate all on the same")
-    values = {run: torch.from_numpy(found[f"encoder|{key}"]) for run, found in scores.items()}
+    values = {run: torch.from_numpy(arrays[f"encoder|{key}"]) for run, arrays in scores.items()}
     best = max(runs, key=lambda run: float(values[run].mean()))
-    found = {run: paired_bootstrap(values[run], values[best], seed=seed) for run in runs if run != best}
+    pairs = {run: paired_bootstrap(values[run], values[best], seed=seed) for run in runs if run != best}
     corrected, floor = {}, 0.0
-    for rank, (run, pair) in enumerate(sorted(found.items(), key=lambda item: item[1].p_value)):
-        floor = min(1.0, max(floor, (len(found) - rank) * pair.p_value))
+    for rank, (run, pair) in enumerate(sorted(pairs.items(), key=lambda item: item[1].p_value)):
+        floor = min(1.0, max(floor, (len(pairs) - rank) * pair.p_value))
         corrected[run] = pair._replace(p_value=floor)
     return best, corrected
 
@@ -51,7 +50,7 @@ def notes_against_best(runs: list[Path], *, on: str | None = None) -> list[str]:
 
 def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     """A plain-text table: runs down, measures across in percent, then the difference from the best linear probe."""
-    results = {run: read_results(results_path(run, on)) for run in runs}
+    results = {run: read_results(RunFolder(run).results_path(on)) for run in runs}
     subjects: list[tuple[str, dict[str, Any]]] = []
     names = short_names(runs)
     for run in runs:
@@ -62,7 +61,7 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     if not keys:
         return "no labels, so no accuracies to compare"
     notes = notes_against_best(runs, on=on)
-    header = ["", *(MEASURES[key][0] for key in keys)] + (["against the best"] if len(runs) > 1 else [])
+    header = ["", *(MEASURES[key].heading for key in keys)] + (["against the best"] if len(runs) > 1 else [])
     lines = [header]
     for position, (name, measures) in enumerate(subjects):
         line = [name, *(_cell(measures.get(key)) for key in keys)]

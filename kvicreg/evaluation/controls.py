@@ -1,4 +1,4 @@
-"""What a result is held against: raw pixels, and the same architecture untrained."""
+"""What a result is compared with: raw pixels, and the same architecture untrained."""
 
 from __future__ import annotations
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kvicreg.measures.spectrum import effective_rank, spectrum
+
 
 @dataclass(frozen=True)
 class Diagnostics:
@@ -74,29 +76,6 @@ def diagnose(
     )
 
 
-def spectrum(features: Tensor) -> Tensor:
-    """Eigenvalues of the covariance (1/n) of features (n, q), descending, all min(n, q) of them."""
-    x = features.double()
-    centred = x - x.mean(0)
-    smaller = centred.T @ centred if len(x) > x.shape[1] else centred @ centred.T
-    try:
-        eigenvalues: Tensor = torch.linalg.eigvalsh(smaller / len(x))
-    except torch.linalg.LinAlgError as error:  # numbers near the end of the range: weights that no training leaves
-        raise ValueError(
-            f"the features, as large as {float(x.abs().max()):.3g}, have no spectrum: the encoder is damaged"
-        ) from error
-    return eigenvalues.flip(0).clamp_min(0)
-
-
-def effective_rank(eigenvalues: Tensor) -> float:
-    """exp of the entropy of the eigenvalues' shares; 1 when there is no variance at all."""
-    total = eigenvalues.sum()
-    if total <= 0:
-        return 1.0
-    p = eigenvalues / total
-    return float(torch.special.entr(p).sum().exp())
-
-
 def rankme(features: Tensor) -> float:
     """exp of the entropy of the shares of the singular values of the uncentred features."""
     return effective_rank(torch.linalg.svdvals(features.double()))
@@ -104,10 +83,10 @@ def rankme(features: Tensor) -> float:
 
 def alpha_req(eigenvalues: Tensor, first: int = 3, last: int = 100) -> float:
     """Exponent of the power law lambda_i ~ i^-alpha, by least squares on indices first..last (1-based)."""
-    kept = eigenvalues[: min(last, len(eigenvalues))]
-    index = torch.arange(1, len(kept) + 1, dtype=torch.float64)
-    usable = (kept > 1e-12 * eigenvalues[0]) & (index >= min(first, len(kept) - 1))
-    x, y = index[usable].log(), kept[usable].double().log()
+    values = eigenvalues[: min(last, len(eigenvalues))]
+    index = torch.arange(1, len(values) + 1, dtype=torch.float64)
+    usable = (values > 1e-12 * eigenvalues[0]) & (index >= min(first, len(values) - 1))
+    x, y = index[usable].log(), values[usable].double().log()
     if len(x) < 2:
         return float("inf")  # one direction holds everything
     x = x - x.mean()
@@ -124,8 +103,8 @@ def alignment(one: Tensor, two: Tensor) -> float:
 
 def uniformity(features: Tensor, *, seed: int = 0, cap: int = 2000) -> float:
     """log of the mean Gaussian potential over pairs of (at most `cap`) images on the unit sphere."""
-    kept = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[:cap]
-    x = torch.nn.functional.normalize(features[kept].double(), dim=1)
+    rows = torch.randperm(len(features), generator=torch.Generator().manual_seed(seed))[:cap]
+    x = torch.nn.functional.normalize(features[rows].double(), dim=1)
     return float(torch.pdist(x).square().mul(-2).exp().mean().log())
 
 
@@ -140,10 +119,10 @@ def class_variance_share(features: Tensor, labels: Tensor) -> float:
     return between / total if total > 0 else 0.0
 
 
-def collapse_verdict(rank: float, bound: int, spread: float, top_share: float) -> str:
-    """Collapse in words. `spread`: distance from the mean relative to the length of a feature vector."""
+def collapse_verdict(rank: float, bound: int, relative_scale: float, top_share: float) -> str:
+    """Collapse in words. `relative_scale`: distance from the mean relative to the length of a feature vector."""
     of = f"effective rank {rank:.1f} of {bound}"
-    if spread < 1e-3:
+    if relative_scale < 1e-3:
         return f"collapsed to a point: all images get nearly the same features ({of})"
     if rank < 2:
         return f"collapsed to a line: {top_share:.0%} of the variance lies in one direction ({of})"

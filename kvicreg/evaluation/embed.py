@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from kvicreg.data import ImageData, in_order, load
-from kvicreg.models import PretrainedEncoder, load_encoder
+from kvicreg.data import ImageData, load
+from kvicreg.measures.features import choose_device, stream_features
+from kvicreg.runs import load_encoder
 from kvicreg.storage import replacing
 
 Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
@@ -46,28 +48,24 @@ def embed(
     writers = {".npz": _write_npz, ".parquet": _write_parquet, ".csv": _write_csv}
     if out.suffix not in writers:
         raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    encoder = load_encoder(run, projector=projector, device=device)
-    channels = encoder.mean.shape[1]
-    data = load(images, split, image_size=encoder.image_size, channels=channels)
+    encoder = load_encoder(run, projector=projector, device=choose_device(device))
+    data = load(images, split, image_size=encoder.image_size, channels=encoder.mean.shape[1])
     out.parent.mkdir(parents=True, exist_ok=True)
+    rows = _readable(stream_features(encoder, data, batch_size=batch_size, workers=workers))
     with replacing(out) as temporary:
-        count = writers[out.suffix](temporary, _features(encoder, data, batch_size, workers), data, encoder.feature_dim)
+        count = writers[out.suffix](temporary, rows, data, encoder.feature_dim)
     return count, encoder.feature_dim
 
 
-def _features(encoder: PretrainedEncoder, data: ImageData, batch_size: int, workers: int) -> Iterator[Rows]:
-    """Features of every readable image, in order; an unreadable file has no row."""
+def _readable(batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Rows]:
+    """Features of every readable image, in order; an unreadable file, which another image stands for, has no row."""
     start = 0
-    with torch.no_grad():
-        for images, samples, _ in in_order(data, batch_size, workers=workers):
-            wanted = torch.arange(start, start + len(samples))
-            start += len(samples)
-            kept = samples == wanted  # the data set puts a neighbour in place of a file it can't read
-            if kept.any():
-                features = encoder(encoder.preprocess(images[kept]))
-                yield features.float().cpu().numpy(), wanted[kept].numpy()
+    for features, samples in batches:
+        indices = torch.arange(start, start + len(samples))
+        start += len(samples)
+        readable = samples == indices
+        if readable.any():
+            yield features[readable].numpy(), indices[readable].numpy()
 
 
 def _names(data: ImageData, indices: np.ndarray) -> list[str]:

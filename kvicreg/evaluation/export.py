@@ -1,4 +1,4 @@
-"""The encoder for others to run: ONNX and torch.export, each checked against the encoder before it is kept."""
+"""The encoder for others to run: ONNX and torch.export, each checked against the encoder before it is written."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from kvicreg.evaluation.runs import open_run
 from kvicreg.models import PretrainedEncoder
+from kvicreg.runs import RunFolder
 from kvicreg.storage import replacing
 
-FORMATS = {"onnx": "encoder.onnx", "torch": "encoder.pt2"}
+Format = Literal["onnx", "torch"]
 TOLERANCE = 1e-4  # relative to the largest feature
 
 
@@ -39,26 +39,27 @@ class Deployed(nn.Module):
         return features
 
 
-def export(run: str | Path, format: str = "onnx", out: Path | None = None, *, projector: bool = False) -> Exported:
+def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *, projector: bool = False) -> Exported:
     """Write the run's encoder, batch size free, and compare it on batches of 1, 2 and 5 random images.
 
     Args:
         run: the run folder.
         format: "onnx" or "torch" (a torch.export program).
-        out: file to write; encoder.onnx or encoder.pt2 in the run folder unless given.
+        out: file to write; unless given, one in the run folder.
         projector: include the projector.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
-    opened = open_run(run)
-    model = Deployed(opened.encoder(projector=projector)).eval()
-    out = Path(out) if out is not None else opened.path / FORMATS[format]
+    if format not in get_args(Format):
+        raise ValueError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    folder = RunFolder.open(run)
+    encoder = folder.encoder(projector=projector)
+    model = Deployed(encoder).eval()
+    out = Path(out) if out is not None else folder.export_path(format)
     out.parent.mkdir(parents=True, exist_ok=True)
-    shape = (opened.channels, opened.image_size, opened.image_size)
+    shape = (encoder.mean.shape[1], encoder.image_size, encoder.image_size)
     example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     with replacing(out) as partial:
-        run_back = (_onnx if format == "onnx" else _torch)(model, example, partial)
-        error = _difference(model, run_back, shape)
+        exported = (_onnx if format == "onnx" else _torch)(model, example, partial)
+        error = _difference(model, exported, shape)
         if not error <= TOLERANCE:
             raise ValueError(f"the exported encoder differs from the encoder by {error:.1e}: nothing was written")
     return Exported(out, error)
@@ -96,8 +97,8 @@ def _difference(model: nn.Module, other: Callable[[Tensor], Tensor], shape: tupl
     worst = 0.0
     for batch in (1, 2, 5):
         images = torch.rand(batch, *shape, generator=torch.Generator().manual_seed(batch))
-        expected, found = model(images), other(images)
-        if expected.shape != found.shape:
+        expected, features = model(images), other(images)
+        if expected.shape != features.shape:
             return float("inf")
-        worst = max(worst, float((expected - found).abs().max() / expected.abs().max()))
+        worst = max(worst, float((expected - features).abs().max() / expected.abs().max()))
     return worst

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kvicreg.evaluation.diagnostics import effective_rank, spectrum
 from kvicreg.evaluation.intervals import Interval, bootstrap_interval
+from kvicreg.measures.spectrum import effective_rank, spectrum
 
 
 @dataclass(frozen=True)

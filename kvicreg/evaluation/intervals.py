@@ -5,6 +5,7 @@ The randomness covered is that of the test images alone; that of training needs 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,9 +33,17 @@ class PairedDifference(NamedTuple):
 def bootstrap_interval(scores: Tensor, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Percentile bootstrap of the mean of scores (m,)."""
     values = _values(scores, "scores")
-    means = _resampled_means(values[:, None], resamples, seed)[:, 0]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(float(values.mean()), float(low), float(high))
+    return Interval(float(values.mean()), *_bounds(_resampled_means(values, resamples, seed), level))
+
+
+def bootstrap_statistic(
+    statistic: Callable[..., float], *columns: np.ndarray, level: float = 0.95, resamples: int = 200, seed: int = 0
+) -> Interval:
+    """Percentile bootstrap of `statistic` of columns (m,), for what is not a mean; a resample draws images."""
+    generator, count = np.random.default_rng(seed), len(columns[0])
+    draws = [generator.integers(count, size=count) for _ in range(resamples)]
+    values = np.array([statistic(*(column[draw] for column in columns)) for draw in draws])
+    return Interval(float(statistic(*columns)), *_bounds(values, level))
 
 
 def paired_bootstrap(
@@ -49,11 +58,10 @@ def paired_bootstrap(
     if len(x) != len(y):
         raise ValueError(f"a and b must score the same images, got {len(x)} and {len(y)} scores")
     difference = x - y
-    means = _resampled_means(difference[:, None], resamples, seed)[:, 0]
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    means = _resampled_means(difference, resamples, seed)
     tail = min((means <= 0).sum(), (means >= 0).sum())
     p = min(1.0, 2 * (1 + tail) / (resamples + 1))
-    return PairedDifference(float(difference.mean()), float(low), float(high), float(p))
+    return PairedDifference(float(difference.mean()), *_bounds(means, level), float(p))
 
 
 def _values(scores: Tensor, name: str) -> np.ndarray:
@@ -63,12 +71,17 @@ def _values(scores: Tensor, name: str) -> np.ndarray:
     return values
 
 
-def _resampled_means(values: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Means (resamples, columns) of rows drawn with replacement.
+def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
-    Rows with equal values are interchangeable, so only how often each distinct row is drawn matters: a
-    multinomial over distinct rows is the same bootstrap, at no cost that grows with the number of images.
+
+def _resampled_means(values: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    """Means (resamples,) of values (m,) drawn with replacement.
+
+    Equal values are interchangeable, so only how often each distinct one is drawn matters: a multinomial over
+    distinct values is the same bootstrap, at no cost that grows with the number of images.
     """
-    distinct, counts = np.unique(values, axis=0, return_counts=True)
+    distinct, counts = np.unique(values, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(values), counts / len(values), size=resamples)
     return np.asarray(drawn @ distinct / len(values))

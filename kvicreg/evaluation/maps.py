@@ -11,9 +11,11 @@ from torch import Tensor
 
 from kvicreg.data import ImageData
 from kvicreg.evaluation.controls import RawPixels
-from kvicreg.evaluation.features import extract
+from kvicreg.measures.features import extract
+from kvicreg.measures.neighbours import nearest
 
 CAP = 3000
+NEIGHBOURS = 6
 
 
 def map_subset(count: int, *, cap: int = CAP, seed: int = 0) -> Tensor:
@@ -36,18 +38,6 @@ def umap_points(features: Tensor, *, seed: int = 0, neighbours: int = 15) -> Ten
     return torch.from_numpy(points).float()
 
 
-def nearest(features: Tensor, k: int = 6) -> Tensor:
-    """Indices (n, k) of the k rows of highest cosine with each row of features (n, q), itself left out."""
-    k = min(k, len(features) - 1)
-    x = torch.nn.functional.normalize(features.float(), dim=1)
-    found = []
-    for rows in torch.arange(len(x)).split(1024):
-        similarity = x[rows] @ x.T
-        similarity[torch.arange(len(rows)), rows] = -2.0
-        found.append(similarity.topk(k, dim=1).indices)
-    return torch.cat(found)
-
-
 def thumbnails(images: Tensor, side: int = 32) -> Tensor:
     """uint8 images (n, c, h, w) shrunk to at most `side` pixels, channels last."""
     if images.shape[2] > side:
@@ -67,6 +57,6 @@ def map_arrays(features: Tensor, data: ImageData, *, seed: int = 0) -> dict[str,
         "points": umap_points(features, seed=seed).numpy(),
         "labels": labels.numpy().astype(np.int32),
         "thumbnails": thumbnails(data.fetch(torch.arange(len(data)))).numpy(),
-        "neighbours": nearest(features).numpy().astype(np.int32),
-        "pixel_neighbours": nearest(pixels - pixels.mean(0)).numpy().astype(np.int32),
+        "neighbours": nearest(features, NEIGHBOURS).numpy().astype(np.int32),
+        "pixel_neighbours": nearest(pixels - pixels.mean(0), NEIGHBOURS).numpy().astype(np.int32),
     }

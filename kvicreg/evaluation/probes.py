@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kvicreg.measures.neighbours import knn_predictions
+
 C_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 SEARCH_IMAGES = 10_000  # the regularisation is chosen on at most this many train images
 
@@ -95,28 +97,40 @@ def sgd_probe(
     _check(train_x, train_y, test_x, test_y)
     mean, scale = _standardisation(train_x)
     scale = scale * train_x.shape[1] ** 0.5
-    rows, held = (train_x.float().cpu() - mean) / scale, (test_x.float().cpu() - mean) / scale
     classes, labels = torch.unique(train_y.cpu(), return_inverse=True)
-    head = torch.nn.Linear(rows.shape[1], len(classes))
+    head = torch.nn.Linear(train_x.shape[1], len(classes))
+    batch_size = min(batch_size, max(16, len(train_x) // 20))  # small data: at least 20 steps per epoch
+    settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    _fit_by_sgd(head, (train_x.float().cpu() - mean) / scale, labels, **settings)
+    with torch.no_grad():
+        predictions = classes[head((test_x.float().cpu() - mean) / scale).argmax(1)]
+    return ProbeResult.of(predictions, test_y, **settings)
+
+
+@torch.enable_grad()
+def _fit_by_sgd(
+    head: torch.nn.Linear,
+    rows: Tensor,
+    labels: Tensor,
+    *,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+) -> None:
+    """Train a linear layer, from zero, to tell the labels (n,) of rows (n, q)."""
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
-    optimiser = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=0.9)
-    batch_size = min(batch_size, max(16, len(rows) // 20))  # small data: at least 20 steps per epoch
-    steps = epochs * -(-len(rows) // batch_size)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    optimizer = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-len(rows) // batch_size))
     generator = torch.Generator().manual_seed(seed)
-    with torch.enable_grad():
-        for _ in range(epochs):
-            for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
-                loss = torch.nn.functional.cross_entropy(head(rows[batch]), labels[batch])
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-                schedule.step()
-    with torch.no_grad():
-        predictions = classes[head(held).argmax(1)]
-    settings = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-    return ProbeResult.of(predictions, test_y, **settings)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
+            loss = torch.nn.functional.cross_entropy(head(rows[batch]), labels[batch])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
 
 
 def knn(
@@ -128,16 +142,8 @@ def knn(
         raise ValueError(f"k must be between 1 and the {len(train_x)} train images, got {k}")
     if temperature <= 0:
         raise ValueError(f"temperature must be positive, got {temperature}")
-    bank = torch.nn.functional.normalize(train_x.float(), dim=1)
-    queries = torch.nn.functional.normalize(test_x.float(), dim=1)
-    classes, labels = torch.unique(train_y.to(bank.device), return_inverse=True)
-    predictions = []
-    for chunk in queries.split(max(1, 2**25 // len(bank))):  # at most 128 MB of similarities at a time
-        similarity, index = (chunk @ bank.T).topk(k, dim=1)
-        votes = similarity.new_zeros(len(chunk), len(classes))
-        votes.scatter_add_(1, labels[index], ((similarity - 1) / temperature).exp())
-        predictions.append(classes[votes.argmax(1)])
-    return ProbeResult.of(torch.cat(predictions), test_y, k=k, temperature=temperature)
+    predictions = knn_predictions(train_x, train_y, test_x, k=k, temperature=temperature)
+    return ProbeResult.of(predictions, test_y, k=k, temperature=temperature)
 
 
 def few_label_probe(
@@ -147,9 +153,9 @@ def few_label_probe(
     _check(train_x, train_y, test_x, test_y)
     if not 0 < fraction <= 1:
         raise ValueError(f"fraction must be above 0 and at most 1, got {fraction}")
-    kept = labelled_subset(train_y, fraction, seed)
-    result = linear_probe(train_x[kept], train_y[kept], test_x, test_y, seed=seed)
-    settings = {**result.settings, "fraction": fraction, "labels": len(kept), "seed": seed}
+    rows = labelled_subset(train_y, fraction, seed)
+    result = linear_probe(train_x[rows], train_y[rows], test_x, test_y, seed=seed)
+    settings = {**result.settings, "fraction": fraction, "labels": len(rows), "seed": seed}
     return ProbeResult(result.accuracy, result.predictions, result.correct, settings)
 
 
@@ -157,11 +163,11 @@ def labelled_subset(labels: Tensor, fraction: float, seed: int) -> Tensor:
     """Indices of a random `fraction` of each class, at least one image of each, in ascending order."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     shuffled = labels.cpu()[order]
-    kept = []
+    chosen = []
     for label in torch.unique(shuffled):
         members = order[shuffled == label]
-        kept.append(members[: max(1, round(fraction * len(members)))])
-    return torch.cat(kept).sort().values
+        chosen.append(members[: max(1, round(fraction * len(members)))])
+    return torch.cat(chosen).sort().values
 
 
 def _standardisation(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +185,7 @@ def _logistic(rows: Any, labels: Any, C: float, max_iter: int) -> tuple[Any, boo
         raise ImportError("the linear probe needs scikit-learn: pip install 'kvicreg[eval]'") from error
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # told in the result's settings instead
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the result's settings say so instead
         model = LogisticRegression(C=C, max_iter=max_iter).fit(rows, labels)
     return model, bool(model.n_iter_.max() < max_iter)
 
@@ -188,10 +194,12 @@ def _choose_C(rows: Any, labels: Any, seed: int, max_iter: int) -> tuple[float, 
     """The C of best accuracy on a fifth of (at most SEARCH_IMAGES of) train; the smallest on a tie."""
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed)).numpy()[:SEARCH_IMAGES]
     cut = len(order) // 5
-    held, fit = order[:cut], order[cut:]
+    score, fit = order[:cut], order[cut:]
     if cut < 10 or len(set(labels[fit])) < 2:
         return 0.1, "default, too few labels for a split"
-    scores = [float(_logistic(rows[fit], labels[fit], C, max_iter)[0].score(rows[held], labels[held])) for C in C_GRID]
+    scores = [
+        float(_logistic(rows[fit], labels[fit], C, max_iter)[0].score(rows[score], labels[score])) for C in C_GRID
+    ]
     return C_GRID[scores.index(max(scores))], f"{cut} held-out train images"
 
 

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from kvicreg.data import uniform
-from kvicreg.evaluation.features import Alter
 from kvicreg.evaluation.intervals import Interval, bootstrap_interval
 from kvicreg.evaluation.probes import LinearProbe
+from kvicreg.measures.features import Alter
 
 # shift -> (what the amount is, amounts at severities 0..5)
 SHIFTS: dict[str, tuple[str, tuple[float, ...]]] = {

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from kvicreg.data import ImageData, Views, batches, count_batches
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import ProbeResult
+from kvicreg.measures.features import extract
 from kvicreg.models import PretrainedEncoder
 
 
@@ -38,18 +38,18 @@ def train_with_labels(
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     parameters = [*model.parameters(), *head.parameters()]
-    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=1e-4)
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, learning_rate, total_steps=epochs * count_batches(len(data), batch_size), pct_start=0.1
+        optimizer, learning_rate, total_steps=epochs * count_batches(len(data), batch_size), pct_start=0.1
     )
     for epoch in range(epochs):
         for images, samples, labels in batches(data, batch_size, seed=seed, epoch=epoch):
             assert labels is not None
             x = views(images.to(device, non_blocking=True), samples, seed=seed, epoch=epoch, view=0)
             loss = nn.functional.cross_entropy(head(model(x)), labels.to(device))
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
         if progress is not None:
             progress(epoch + 1, epochs)

@@ -1,4 +1,4 @@
-"""The finding in a sentence or two, for people who read nothing else; what is worse is said as plainly."""
+"""The results in a sentence or two, for people who read nothing else; what is worse is named as plainly."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from kvicreg.data import ImageData, in_order
 from kvicreg.storage import write_atomically
 
-__all__ = ["FeatureCache", "dtype_of", "evaluating", "extract", "fingerprint", "stream_features"]
+__all__ = ["FeatureCache", "choose_device", "dtype_of", "evaluating", "extract", "fingerprint", "stream_features"]
 
 Progress = Callable[[int, int], None]  # (images done, images in all)
 Alter = Callable[[Tensor, Tensor], Tensor]  # (uint8 images, their indices) -> uint8 images
@@ -38,6 +38,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 def dtype_of(module: nn.Module) -> torch.dtype:
     """The type of a module's weights."""
     return next((p.dtype for p in module.parameters()), torch.float32)
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; auto takes a GPU when there is one."""
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
 def stream_features(

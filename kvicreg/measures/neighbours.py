@@ -15,7 +15,7 @@ SIMILARITIES = 2**25
 def nearest(features: Tensor, k: int) -> Tensor:
     """Indices (n, k) of the k rows of highest cosine with each row of features (n, q), itself left out."""
     k = min(k, len(features) - 1)
-    x = normalize(features, dim=1)
+    x = normalize(features.to(torch.promote_types(features.dtype, torch.float32)), dim=1)
     neighbours = []
     for rows in torch.arange(len(x)).split(1024):
         similarity = x[rows] @ x.T

@@ -1,4 +1,4 @@
-"""The part of the page about the choice of the kernel: the ranking of a study, and advice in words."""
+"""The part of the page about the choice of the kernel: the ranking of a selection, and advice in words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ SHOWN = ("rankme", "effective_rank", "lidar", "retrieval", "neighbours", "cluste
 
 
 def choices(runs: list[RunRecord], advice: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """For each run that there is something to say of: sentences, and the ranking of the study it has won."""
-    found = []
-    for run in runs:
-        said = advice.get(run.name, [])
-        ranking = None if run.selection is None else _ranking(run.selection)
-        if said or ranking:
-            found.append({"name": run.name, "advice": said, "ranking": ranking})
-    return found
+    """For each run that there is something to say of: sentences, and the ranking of the selection it has won."""
+    rows = [
+        {
+            "name": run.name,
+            "advice": advice.get(run.name, []),
+            "ranking": None if run.selection is None else _ranking(run.selection),
+        }
+        for run in runs
+    ]
+    return [row for row in rows if row["advice"] or row["ranking"]]
 
 
 def _ranking(selection: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The page's figures as PNG and SVG, for papers: RUN/figures/NAME.png and .svg."""
+"""The page's figures as PNG and SVG, for papers, in a folder of the run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from kvicreg.report.read import RunRecord, read_run, telling
+from kvicreg.report.read import RunRecord, explaining_damage, read_run
 from kvicreg.storage import replacing
 
 # Okabe and Ito's colours, the yellow last because it is faint on paper
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B6068", "#F0E442"]
 MARKS = "o^sD"
+
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.hashsalt": "kvicreg",
+}
 
 
 def write_figures(path: str | Path, folder: str | Path | None = None) -> list[Path]:
@@ -25,35 +33,33 @@ def write_figures(path: str | Path, folder: str | Path | None = None) -> list[Pa
     from matplotlib.figure import Figure
 
     run = read_run(path)
-    folder = Path(folder) if folder is not None else run.path / "figures"
-    figures: dict[str, tuple[bool, Callable[[RunRecord, Any], None], tuple[float, float]]] = {
-        "training": (bool(run.metrics), _training, (9, 2.6)),
-        "spectrum": (run.eigenvalues is not None, _spectrum, (4.5, 3.2)),
-        "top-eigenvalues": (run.eigenvalues is not None, _top_eigenvalues, (4.5, 3.2)),
-        "map": (run.map is not None, _map, (5.5, 5)),
-        "robustness": (bool(run.results and "robustness" in run.results), _robustness, (12, 2.6)),
-        "confusion": (bool(run.results and run.results.get("confusion")), _confusion, (5, 4.6)),
-    }
+    folder = Path(folder) if folder is not None else run.folder.figures
     written = []
-    style: dict[Any, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "svg.hashsalt": "kvicreg",
-    }
-    with matplotlib.rc_context(style):
-        for name, (present, draw, size) in figures.items():
-            if not present:
-                continue
+    with matplotlib.rc_context(STYLE):
+        for name, (draw, size) in _drawings(run).items():
             folder.mkdir(parents=True, exist_ok=True)
             figure = Figure(figsize=size, layout="constrained")
-            with telling(run.name):
+            with explaining_damage(run.name):
                 draw(run, figure)
             for suffix, metadata in ((".png", {"Software": None}), (".svg", {"Date": None})):
                 written.append(folder / f"{name}{suffix}")
                 with replacing(written[-1]) as temporary:
                     figure.savefig(temporary, format=suffix[1:], dpi=300, metadata=metadata)
     return written
+
+
+def _drawings(run: RunRecord) -> dict[str, tuple[Callable[[RunRecord, Any], None], tuple[float, float]]]:
+    """How to draw each figure that the run has data for, and its size in inches."""
+    results = run.results or {}
+    figures = {
+        "training": (run.metrics, _training, (9, 2.6)),
+        "spectrum": (run.eigenvalues is not None, _spectrum, (4.5, 3.2)),
+        "top-eigenvalues": (run.eigenvalues is not None, _top_eigenvalues, (4.5, 3.2)),
+        "map": (run.map is not None, _map, (5.5, 5.0)),
+        "robustness": ("robustness" in results, _robustness, (12, 2.6)),
+        "confusion": (results.get("confusion"), _confusion, (5, 4.6)),
+    }
+    return {name: (draw, size) for name, (present, draw, size) in figures.items() if present}
 
 
 def _training(run: RunRecord, figure: Any) -> None:

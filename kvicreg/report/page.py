@@ -1,4 +1,4 @@
-"""report.html: one file with everything in it, safe to open and to pass on.
+"""The report: one file with everything in it, safe to open and to pass on.
 
 Everything that came from a run (names, classes, settings) is escaped by the template or set as text by the scripts;
 the content-security policy allows the page's own style and script by their hashes, and no network at all.
@@ -20,7 +20,9 @@ import numpy as np
 
 from kvicreg.report import tables
 from kvicreg.report.choice import choices
-from kvicreg.report.read import RunRecord, read_run, telling
+from kvicreg.report.read import RunRecord, explaining_damage, read_run
+from kvicreg.runs import RunFolder
+from kvicreg.runs.results import MEASURES
 from kvicreg.storage import write_atomically
 
 SECTIONS = {
@@ -35,7 +37,7 @@ SECTIONS = {
     "choice": "Choice",
     "again": "Run it again",
 }
-FRAMES = 60  # spectra kept for the slider
+FRAMES = 60  # spectra that the slider shows
 
 
 def write_report(
@@ -45,7 +47,7 @@ def write_report(
     notes: Sequence[str] | None = None,
     advice: Sequence[list[str]] | None = None,
 ) -> Path:
-    """Write the page of one or several runs; by default RUN/report.html, for several beside the first run's folder.
+    """Write the page of one or several runs; by default into the run's folder, for several beside the first one's.
 
     Args:
         paths: run folders.
@@ -56,15 +58,16 @@ def write_report(
     if not paths:
         raise ValueError("give at least one run folder")
     runs = [read_run(path, name) for path, name in zip(paths, _names(paths), strict=True)]
-    first = Path(paths[0])
-    default = (first if len(runs) == 1 else first.parent) / "report.html"
-    out = default if out is None else Path(out)
-    names = [run.name for run in runs]
-    said = dict(zip(names, advice or [[] for _ in runs], strict=True))
-    with telling(", ".join(names)):
-        page = render(runs, dict(zip(names, notes or [""] * len(runs), strict=True)), said)
+    if out is None:
+        page = RunFolder(paths[0]).page
+        out = page if len(runs) == 1 else Path(paths[0]).parent / page.name
+    out, names = Path(out), [run.name for run in runs]
+    note_of = dict(zip(names, notes or [""] * len(runs), strict=True))
+    advice_on = dict(zip(names, advice or [[] for _ in runs], strict=True))
+    with explaining_damage(", ".join(names)):
+        text = render(runs, note_of, advice_on)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, page.encode())
+    write_atomically(out, text.encode())
     return out
 
 
@@ -77,34 +80,16 @@ def render(runs: list[RunRecord], notes: dict[str, str], advice: dict[str, list[
         raise ImportError(f"the report needs {error.name}: pip install 'kvicreg[eval]'") from error
     from kvicreg import __version__
 
-    style, script = _asset("style.css"), "\n".join(_asset(f"{part}.js") for part in ("charts", "map", "page"))
-    script = "(() => {\n" + script + "\n})();\n"
-    content: dict[str, Any] = {
-        "table": tables.comparison(runs, notes),
-        "transfers": tables.transfers(runs),
-        "confusions": tables.confusions(runs),
-        "groups": tables.groups(runs),
-        "diagnostics": tables.diagnostics(runs),
-        "choices": choices(runs, advice or {}),
-        "again": tables.again(runs),
-        "has": _present(runs),
-    }
-    shown = {
-        "comparison": content["table"],
-        "confusion": content["confusions"],
-        "groups": content["groups"],
-        "diagnostics": content["diagnostics"],
-        "choice": content["choices"],
-        "again": True,
-        **content["has"],
-    }
+    style = _asset("style.css")
+    script = "(() => {\n" + "\n".join(_asset(f"{part}.js") for part in ("charts", "map", "page")) + "\n})();\n"
+    content = _content(runs, notes, advice or {})
     template = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(_asset("template.html"))
     return template.render(
         **content,
         title=" · ".join(run.name for run in runs),
         verdict=_verdict(runs, notes),
         tiles=_tiles(runs),
-        sections=[(key, name) for key, name in SECTIONS.items() if shown.get(key)],
+        sections=_sections(content),
         warnings=[(run.name, run.warnings[-3:]) for run in runs if run.warnings],
         style=Markup(style),
         style_hash=_hash(style),
@@ -115,16 +100,44 @@ def render(runs: list[RunRecord], notes: dict[str, str], advice: dict[str, list[
     )
 
 
+def _content(runs: list[RunRecord], notes: dict[str, str], advice: dict[str, list[str]]) -> dict[str, Any]:
+    """The tables of the page, and which figures have something to show."""
+    return {
+        "table": tables.comparison(runs, notes),
+        "transfers": tables.transfers(runs),
+        "confusions": tables.confusions(runs),
+        "groups": tables.groups(runs),
+        "diagnostics": tables.diagnostics(runs),
+        "choices": choices(runs, advice),
+        "again": tables.again(runs),
+        "has": _present(runs),
+    }
+
+
+def _sections(content: dict[str, Any]) -> list[tuple[str, str]]:
+    """Key and title of each section that has something to show."""
+    shown = {
+        "comparison": content["table"],
+        "confusion": content["confusions"],
+        "groups": content["groups"],
+        "diagnostics": content["diagnostics"],
+        "choice": content["choices"],
+        "again": True,
+        **content["has"],
+    }
+    return [(key, title) for key, title in SECTIONS.items() if shown.get(key)]
+
+
 def payload(runs: list[RunRecord]) -> dict[str, Any]:
     """What the scripts draw: metrics, spectra, maps and curves per run, and the pictures the maps share."""
     pictures: dict[str, Any] = {}
-    found = []
+    entries = []
     for run in runs:
         entry: dict[str, Any] = {"name": run.name, "metrics": run.metrics}
         if run.epochs is not None and run.eigenvalues is not None:
-            kept = np.unique(np.linspace(0, len(run.epochs) - 1, min(FRAMES, len(run.epochs))).round().astype(int))
-            values = [[_short(value) for value in row[:256]] for row in run.eigenvalues[kept]]
-            entry["spectrum"] = {"epochs": run.epochs[kept].tolist(), "values": values}
+            frames = np.unique(np.linspace(0, len(run.epochs) - 1, min(FRAMES, len(run.epochs))).round().astype(int))
+            values = [[_short(value) for value in row[:256]] for row in run.eigenvalues[frames]]
+            entry["spectrum"] = {"epochs": run.epochs[frames].tolist(), "values": values}
         if run.results and "robustness" in run.results:
             entry["robustness"] = run.results["robustness"]["curves"]
         if run.map is not None:
@@ -136,8 +149,8 @@ def payload(runs: list[RunRecord]) -> dict[str, Any]:
                 "k": int(run.map["neighbours"].shape[1]),
             }
             pictures.setdefault(key, _pictures(run))
-        found.append(entry)
-    return {"runs": found, "pictures": pictures}
+        entries.append(entry)
+    return {"runs": entries, "pictures": pictures}
 
 
 def _pictures(run: RunRecord) -> dict[str, Any]:
@@ -190,8 +203,8 @@ def _verdict(runs: list[RunRecord], notes: dict[str, str]) -> str:
     best = max(evaluated, key=lambda run: values[run.name])
     assert best.results is not None
     others = [f"{name} {note}" for name, note in notes.items() if note and name != best.name]
-    told = f" Against it: {'; '.join(others)}." if others else ""
-    return f"Of {len(runs)} runs, {best.name} has the best linear probe.{told} {best.results['verdict']}"
+    comparison = f" Against it: {'; '.join(others)}." if others else ""
+    return f"Of {len(runs)} runs, {best.name} has the best linear probe.{comparison} {best.results['verdict']}"
 
 
 def _tiles(runs: list[RunRecord]) -> list[dict[str, str]]:
@@ -204,14 +217,12 @@ def _tiles(runs: list[RunRecord]) -> list[dict[str, str]]:
         entry = results["subjects"]["encoder"].get(key)
         if entry:
             note = f"{100 * entry['low']:.1f} to {100 * entry['high']:.1f}"
-            tiles.append({"name": tables.HEADINGS[key], "value": f"{100 * entry['value']:.1f} %", "note": note})
-    found = results["diagnostics"]
-    rank = {"name": "effective rank", "value": f"{found['effective_rank']:.1f}"}
-    tiles.append(rank | {"note": f"of {found['effective_rank_bound']}"})
+            tiles.append({"name": MEASURES[key].heading, "value": f"{100 * entry['value']:.1f} %", "note": note})
+    diagnostics = results["diagnostics"]
+    rank = {"name": "effective rank", "value": f"{diagnostics['effective_rank']:.1f}"}
+    tiles.append(rank | {"note": f"of {diagnostics['effective_rank_bound']}"})
     if runs[0].metrics:
-        kernel = runs[0].config.get("kernel") if str(runs[0].config.get("method")).startswith("kernel-") else None
-        method = " ".join(str(part) for part in (runs[0].config.get("method", ""), kernel) if part)
-        tiles.append({"name": "epochs", "value": str(len(runs[0].metrics["epoch"])), "note": method})
+        tiles.append({"name": "epochs", "value": str(len(runs[0].metrics["epoch"])), "note": runs[0].method})
     return tiles
 
 

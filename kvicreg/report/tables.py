@@ -5,18 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvicreg.report.read import RunRecord
+from kvicreg.runs.results import MEASURES
 from kvicreg.storage import without_home
-
-HEADINGS = {
-    "linear_probe": "linear probe",
-    "sgd_probe": "SGD probe",
-    "knn": "k-NN",
-    "labels_1_percent": "1 % of labels",
-    "labels_10_percent": "10 % of labels",
-    "fine_tuning": "fine-tuned",
-    "nmi": "k-means NMI",
-    "ari": "k-means ARI",
-}
 
 DIAGNOSTICS = {
     "effective_rank": ("effective rank", "directions that carry the variance, of {effective_rank_bound} possible"),
@@ -41,7 +31,7 @@ def comparison(runs: list[RunRecord], notes: dict[str, str]) -> dict[str, Any] |
     for name, measures in first["subjects"].items():
         if name != "encoder":
             rows.append((name, name != "projector", measures))
-    keys = [key for key in HEADINGS if any(key in measures for _, _, measures in rows)]
+    keys = [key for key in MEASURES if any(key in measures for _, _, measures in rows)]
     best = {key: max(measures[key]["value"] for _, _, measures in rows if key in measures) for key in keys}
     footnotes = []
     data = {run.results["data"]["name"] for run in evaluated if run.results}
@@ -55,7 +45,7 @@ def comparison(runs: list[RunRecord], notes: dict[str, str]) -> dict[str, Any] |
     return {
         "data": ", ".join(sorted(data)),
         "images": f"{first['data']['test_images']:,}",
-        "headings": [HEADINGS[key] for key in keys],
+        "headings": [MEASURES[key].heading for key in keys],
         "footnotes": footnotes,
         "rows": [
             {
@@ -84,8 +74,8 @@ def transfers(runs: list[RunRecord]) -> list[dict[str, Any]]:
             subjects = results["subjects"]
             wanted = [("encoder", "linear_probe"), ("encoder", "knn"), ("raw pixels", "linear_probe")]
             wanted += [("random encoder", "linear_probe")]
-            found = [subjects.get(subject, {}).get(key) for subject, key in wanted]
-            cells = ["-" if entry is None else f"{100 * entry['value']:.1f}" for entry in found]
+            entries = [subjects.get(subject, {}).get(key) for subject, key in wanted]
+            cells = ["-" if entry is None else f"{100 * entry['value']:.1f}" for entry in entries]
             row = {"run": run.name, "cells": [results["data"]["name"], *cells]}
             rows.append(row | {"adaptation": results["data"]["adaptation"]})
     return rows
@@ -93,55 +83,52 @@ def transfers(runs: list[RunRecord]) -> list[dict[str, Any]]:
 
 def confusions(runs: list[RunRecord], limit: int = 20) -> list[dict[str, Any]]:
     """Each run's confusion matrix where it is small enough to read, and its most frequent mistakes."""
-    found = []
-    for run in runs:
-        if not run.results or not run.results.get("confusion"):
-            continue
-        counts = run.results["confusion"]
-        names = run.results["data"]["classes"] or []
-        classes = [names[k] if k < len(names) else str(k) for k in range(len(counts))]
-        pairs = [
-            {"true": classes[i], "predicted": classes[j], "count": count}
-            for i, row in enumerate(counts)
-            for j, count in enumerate(row)
-            if i != j and count
-        ]
-        pairs.sort(key=lambda pair: -pair["count"])
-        matrix = [
-            (classes[i], [{"count": count, "share": round(count / max(1, sum(row)), 3)} for count in row])
-            for i, row in enumerate(counts)
-        ]
-        small = len(classes) <= limit
-        found.append(
-            {
-                "name": run.name,
-                "classes": classes,
-                "matrix": matrix if small else None,
-                "pairs": pairs[: 8 if small else 25],
-            }
-        )
-    return found
+    evaluated = [(run.name, run.results) for run in runs if run.results and run.results.get("confusion")]
+    return [{"name": name, **_confusion(results, limit)} for name, results in evaluated]
+
+
+def _confusion(results: dict[str, Any], limit: int) -> dict[str, Any]:
+    counts = results["confusion"]
+    names = results["data"]["classes"] or []
+    classes = [names[k] if k < len(names) else str(k) for k in range(len(counts))]
+    pairs = [
+        {"true": classes[i], "predicted": classes[j], "count": count}
+        for i, row in enumerate(counts)
+        for j, count in enumerate(row)
+        if i != j and count
+    ]
+    pairs.sort(key=lambda pair: -pair["count"])
+    matrix = [
+        (classes[i], [{"count": count, "share": round(count / max(1, sum(row)), 3)} for count in row])
+        for i, row in enumerate(counts)
+    ]
+    small = len(classes) <= limit
+    return {"classes": classes, "matrix": matrix if small else None, "pairs": pairs[: 8 if small else 25]}
 
 
 def groups(runs: list[RunRecord]) -> list[dict[str, Any]]:
     """Accuracy by group, for the runs that were evaluated with groups."""
-    found = []
+    tables = []
     for run in runs:
         report = (run.results or {}).get("groups")
         if report:
-            rows = [
-                {
-                    "name": group["name"],
-                    "images": f"{group['images']:,}",
-                    "accuracy": f"{100 * group['accuracy']['value']:.1f}",
-                    "interval": f"{100 * group['accuracy']['low']:.1f} to {100 * group['accuracy']['high']:.1f}",
-                    "rank": f"{group['effective_rank']:.1f}",
-                }
-                for group in report["groups"]
-            ]
             gap = f"{100 * report['gap']:.1f}"
-            found.append({"name": run.name, "gap": gap, "best": report["best"], "worst": report["worst"], "rows": rows})
-    return found
+            rows = [_group(group) for group in report["groups"]]
+            tables.append(
+                {"name": run.name, "gap": gap, "best": report["best"], "worst": report["worst"], "rows": rows}
+            )
+    return tables
+
+
+def _group(group: dict[str, Any]) -> dict[str, str]:
+    low, value, high = (f"{100 * group['accuracy'][key]:.1f}" for key in ("low", "value", "high"))
+    return {
+        "name": group["name"],
+        "images": f"{group['images']:,}",
+        "accuracy": value,
+        "interval": f"{low} to {high}",
+        "rank": f"{group['effective_rank']:.1f}",
+    }
 
 
 def diagnostics(runs: list[RunRecord]) -> dict[str, Any] | None:
@@ -168,28 +155,20 @@ def _diagnostic(key: str, value: float | None) -> str:
 
 def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
     """How to make each run, its evaluation and the page anew; home folders are written as ~."""
-    found = []
+    rows = []
     for run in runs:
-        folder = without_home(str(run.path))
-        lines = [f"kvicreg train --config {folder}/config.yaml --out {folder}-again"]
+        folder, config = without_home(str(run.folder.path)), without_home(str(run.folder.config))
+        commands = [f"kvicreg train --config {config} --out {folder}-again"]
         if run.results and run.results.get("command"):
-            lines.append(str(run.results["command"]))
-        lines.append(f"kvicreg report {folder}")
+            commands.append(str(run.results["command"]))
+        commands.append(f"kvicreg report {folder}")
         versions = (run.results or {}).get("versions", {})
-        flat = [(key, value) for key, value in run.config.items() if not isinstance(value, dict) and value is not None]
-        flat += [
-            (f"{key} {name}", v)
-            for key, part in run.config.items()
-            if isinstance(part, dict)
-            for name, v in part.items()
-        ]
-        settings = [(key, str(value)) for key, value in flat]
-        found.append(
+        rows.append(
             {
                 "name": run.name,
-                "commands": "\n".join(lines),
+                "commands": "\n".join(commands),
                 "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
-                "settings": settings,
+                "settings": [(name, str(value)) for name, value in run.settings.items() if value is not None],
             }
         )
-    return found
+    return rows

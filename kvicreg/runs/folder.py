@@ -27,7 +27,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from kvicreg.models import PretrainedEncoder
 from kvicreg.runs.config import dump_settings, load_settings
+from kvicreg.runs.encoder import encoder_hash, load_encoder, read_description
 from kvicreg.runs.settings import Settings
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
@@ -164,6 +166,26 @@ class RunFolder:
     def checkpoint(self, which: Literal["last", "best"]) -> Path:
         """The checkpoint to resume from, or the one of the best epoch."""
         return self.path / "checkpoints" / f"{which}.ckpt"
+
+    # ---- the encoder
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """What the encoder of the finished run is: its architecture, image size and normalization."""
+        return read_description(self.path)
+
+    @cached_property
+    def encoder_hash(self) -> str:
+        """A hash of the encoder's weights."""
+        return encoder_hash(self.path)
+
+    def encoder(self, *, projector: bool = False, device: Any = "cpu") -> PretrainedEncoder:
+        """The trained encoder in evaluation mode."""
+        return load_encoder(self.path, projector=projector, device=device)
+
+    def export_path(self, format: Literal["onnx", "torch"]) -> Path:
+        """The encoder in a format for others to run."""
+        return self.path / {"onnx": "encoder.onnx", "torch": "encoder.pt2"}[format]
 
     # ---- faults
 

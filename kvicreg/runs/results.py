@@ -6,25 +6,33 @@ import json
 import math
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvicreg.storage import without_home, write_atomically
 
-__all__ = ["FORMAT", "MEASURES", "read_results", "write_results"]
+__all__ = ["FORMAT", "MEASURES", "Measure", "read_results", "write_results"]
 
 FORMAT = 1
 
-# key in results.json -> (heading, unit); the order is that of every table
+
+class Measure(NamedTuple):
+    """What a measure is called in tables, and in which unit its value is."""
+
+    heading: str
+    unit: str
+
+
 MEASURES = {
-    "linear_probe": ("linear probe", "fraction of test images"),
-    "sgd_probe": ("SGD probe", "fraction of test images"),
-    "knn": ("k-NN", "fraction of test images"),
-    "labels_1_percent": ("1 % of labels", "fraction of test images, mean of 3 draws of labels"),
-    "labels_10_percent": ("10 % of labels", "fraction of test images, mean of 3 draws of labels"),
-    "fine_tuning": ("fine-tuned", "fraction of test images"),
-    "nmi": ("k-means NMI", "normalised mutual information with the classes, 0 to 1"),
-    "ari": ("k-means ARI", "adjusted Rand index with the classes, 1 at best, 0 by chance"),
+    "linear_probe": Measure("linear probe", "fraction of test images"),
+    "sgd_probe": Measure("SGD probe", "fraction of test images"),
+    "knn": Measure("k-NN", "fraction of test images"),
+    "labels_1_percent": Measure("1 % of labels", "fraction of test images, mean of 3 draws of labels"),
+    "labels_10_percent": Measure("10 % of labels", "fraction of test images, mean of 3 draws of labels"),
+    "fine_tuning": Measure("fine-tuned", "fraction of test images"),
+    "nmi": Measure("k-means NMI", "normalised mutual information with the classes, 0 to 1"),
+    "ari": Measure("k-means ARI", "adjusted Rand index with the classes, 1 at best, 0 by chance"),
 }
+"""The measures by their key in the results; the order is that of every table."""
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:
@@ -40,7 +48,8 @@ def read_results(path: Path) -> dict[str, Any]:
     try:
         results = dict(json.loads(path.read_text()))
         version = results["format"]
-        results["subjects"], results["data"]["name"]
+        if version == FORMAT:
+            results["subjects"], results["data"]["name"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged or not written by kvicreg; evaluate the run again") from error
     if version != FORMAT:

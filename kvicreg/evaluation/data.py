@@ -1,0 +1,70 @@
+"""What a run is evaluated on: its data or other data in the encoder's size, and the views of its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from kvicreg.data import ImageData, Views, load
+from kvicreg.data.catalogue import DATA_SETS
+from kvicreg.runs import RunFolder
+
+__all__ = ["EvaluationData", "evaluation_data", "training_views"]
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """Train images (to fit probes) and test images (to score them), in the encoder's size, and how they got there."""
+
+    name: str
+    train: ImageData
+    test: ImageData
+    adaptation: str
+
+    @property
+    def labelled(self) -> bool:
+        """Whether accuracy can be measured."""
+        return self.train.labels is not None and self.test.labels is not None
+
+
+def training_views(run: RunFolder) -> Views:
+    """The random views of the run's training."""
+    config = run.settings.views.config(run.settings.data.short_name)
+    encoder = run.description
+    return Views(config, size=int(encoder["image_size"]), mean=encoder["mean"], std=encoder["std"])
+
+
+def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None = None, seed: int = 0) -> EvaluationData:
+    """The run's data or, for transfer, other data (`on`) brought to the encoder's channels and size."""
+    source = on or run.settings.data.source
+    root = root or run.settings.data.root
+    size, channels = int(run.description["image_size"]), len(run.description["mean"])
+    train = load(source, "train", root=root, image_size=size, channels=channels)
+    c, h, w = load(source, "train", root=root).shape
+    notes = []
+    if c != channels:
+        notes.append("colour made grey" if channels == 1 else "grey repeated on 3 channels")
+    if (h, w) != (size, size):
+        notes.append(f"{h}x{w} pixels resized to {size}x{size}")
+    try:
+        test = load(source, "test", root=root, image_size=size, channels=channels)
+    except ValueError:
+        if source in DATA_SETS:
+            raise
+        train, test = _split(train, seed)
+        notes.append(
+            f"no test split: {len(test)} images (a fifth, seed {seed}) held out, though pretraining may have seen them"
+        )
+    if on is not None:
+        notes.append("normalised as the encoder's own training data")
+    return EvaluationData(train.name, train, test, "; ".join(notes) or "as they are")
+
+
+def _split(data: ImageData, seed: int) -> tuple[ImageData, ImageData]:
+    """Four fifths to fit probes, and a random fifth to score them."""
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed))
+    cut = max(1, len(data) // 5)
+    test, train = data.subset(order[:cut].sort().values), data.subset(order[cut:].sort().values)
+    test.split = "test"
+    return train, test
