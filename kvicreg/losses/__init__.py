@@ -9,11 +9,11 @@ from kvicreg.losses.barlow_twins import (
 )
 from kvicreg.losses.clustering import DINOLoss, SwAVLoss, dino, sinkhorn, swav
 from kvicreg.losses.contrastive import InfoNCELoss, KernelSimCLRLoss, NTXentLoss, info_nce, kernel_simclr, nt_xent
-from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, kernel_vicreg_terms
+from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, KernelVICRegOptions, kernel_vicreg_terms
 from kvicreg.losses.prediction import BYOLLoss, KernelBYOLLoss, SimSiamLoss, byol, kernel_byol, simsiam
 from kvicreg.losses.ssl_hsic import HSICTerms, SSLHSICLoss, ssl_hsic_terms
 from kvicreg.losses.terms import LossTerms
-from kvicreg.losses.vicreg import VICRegLoss, vicreg_terms
+from kvicreg.losses.vicreg import VICRegLoss, VICRegOptions, vicreg_terms
 
 __all__ = [
     "BYOLLoss",
@@ -26,12 +26,14 @@ __all__ = [
     "KernelBarlowTwinsLoss",
     "KernelSimCLRLoss",
     "KernelVICRegLoss",
+    "KernelVICRegOptions",
     "LossTerms",
     "NTXentLoss",
     "SSLHSICLoss",
     "SimSiamLoss",
     "SwAVLoss",
     "VICRegLoss",
+    "VICRegOptions",
     "barlow_twins_terms",
     "byol",
     "dino",
