@@ -12,7 +12,9 @@ from kvicreg.kernels.base import Kernel, StationaryKernel
 from kvicreg.kernels.composite import Mixture, Product, Sum
 from kvicreg.kernels.laplacian import Laplacian
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.names import NAMES, get, make, multi_rbf
+from kvicreg.kernels.multi_rbf import multi_rbf
+from kvicreg.kernels.names import get, make
+from kvicreg.kernels.options import KERNELS, KernelOptions, StationaryOptions
 from kvicreg.kernels.per_dimension import PerDimension
 from kvicreg.kernels.polynomial import Polynomial
 from kvicreg.kernels.rational_quadratic import RationalQuadratic
@@ -20,9 +22,10 @@ from kvicreg.kernels.rbf import RBF
 from kvicreg.kernels.self_tuning import SelfTuning
 
 __all__ = [
-    "NAMES",
+    "KERNELS",
     "RBF",
     "Kernel",
+    "KernelOptions",
     "Laplacian",
     "Linear",
     "Median",
@@ -33,6 +36,7 @@ __all__ = [
     "RationalQuadratic",
     "SelfTuning",
     "StationaryKernel",
+    "StationaryOptions",
     "Sum",
     "get",
     "make",

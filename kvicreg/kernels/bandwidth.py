@@ -1,13 +1,14 @@
 """Where a kernel's scale comes from: a number, the median heuristic, or the median smoothed over steps.
 
 The median heuristic sets ``gamma = 1 / median`` of the distance in the kernel's formula, over the pairs i < j within
-each view, the views pooled. No gradient flows through it. It makes the loss blind to the scale of the embeddings, and
-gradients grow as 1 / scale, so the median is floored.
+each view, the views pooled; they may differ in size. No gradient flows through it. It makes the loss blind to the scale
+of the embeddings, and gradients grow as 1 / scale, so the median is floored.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -25,8 +26,8 @@ class Median(nn.Module):
     Args:
         multiple: the bandwidth in units of the median distance.
         momentum: 0 takes every batch's own median; m in (0, 1) keeps a running median,
-            ``m * running + (1 - m) * median``, updated in training mode while gradients are enabled, used as it is
-            otherwise, and saved in the `state_dict`.
+            ``m * running + (1 - m) * median``, saved in the `state_dict`. `advance` moves it, which a loss calls once
+            per training step; before the first step a batch's own median is used.
         floor: the smallest median distance that is believed; its square where the kernel's distance is squared.
     """
 
@@ -47,18 +48,25 @@ class Median(nn.Module):
     def extra_repr(self) -> str:
         return f"multiple={self.multiple:g}, momentum={self.momentum:g}"
 
-    def gamma(self, distances: Tensor, *, power: int) -> Tensor:
-        """The scale for these all-pairs distances ``(..., n, n)``, raised to `power` (1 or 2)."""
-        learning = self.training and torch.is_grad_enabled()
-        with torch.no_grad():
-            median = median_of_pairs(distances).clamp_min(self.floor**power)
-            if self.momentum:
-                running = self.running.to(median)
-                if learning:
-                    running = torch.lerp(median, running, self.momentum)
-                    self.running.copy_(torch.where(running.isnan(), median, running))
-                median = torch.where(running.isnan(), median, running)
-            return 1.0 / (self.multiple * median)
+    @torch.no_grad()
+    def gamma(self, *distances: Tensor, power: int) -> Tensor:
+        """The scale for views with these distances ``(..., n, n)`` of all pairs, raised to `power` (1 or 2)."""
+        median = self._floored(distances, power)
+        if self.momentum:
+            running = self.running.to(median)
+            median = torch.where(running.isnan(), median, running)
+        return 1.0 / (self.multiple * median)
+
+    @torch.no_grad()
+    def advance(self, *distances: Tensor, power: int) -> None:
+        """Let the running median, if there is one, follow views with these distances."""
+        if self.momentum:
+            median = self._floored(distances, power)
+            running = torch.lerp(median, self.running.to(median), self.momentum)
+            self.running.copy_(torch.where(running.isnan(), median, running))
+
+    def _floored(self, distances: Sequence[Tensor], power: int) -> Tensor:
+        return median_of_pairs(*distances).clamp_min(self.floor**power)
 
 
 Gamma = float | Tensor | Literal["median", "smoothed"] | Median
@@ -82,17 +90,14 @@ def check_gamma(gamma: Gamma) -> float | Tensor | Median:
     return float(gamma)
 
 
-def median_of_pairs(distances: Tensor) -> Tensor:
-    """Median over the pairs i < j of ``(..., n, n)`` symmetric matrices, the leading dimensions pooled.
+def median_of_pairs(*distances: Tensor) -> Tensor:
+    """Median over the pairs i < j of symmetric matrices ``(..., n, n)``, all of them pooled.
 
     With an even number of pairs it is the mean of the middle two, as in numpy.
     """
-    n = distances.shape[-1]
-    if n > MEDIAN_ROWS:
-        rows = evenly_spaced(n, MEDIAN_ROWS, distances.device)
-        distances, n = distances[..., rows[:, None], rows], MEDIAN_ROWS
-    i, j = torch.triu_indices(n, n, offset=1, device=distances.device)
-    values = distances.reshape(-1, n * n)[:, i * n + j].flatten()
+    values = torch.cat([_upper_triangle(matrix) for matrix in distances])
+    if not len(values):
+        raise ValueError("the median heuristic needs at least two points in a view; give gamma a number")
     middle = (values.numel() + 1) // 2
     lower = values.kthvalue(middle).values
     if values.numel() % 2:
@@ -101,6 +106,15 @@ def median_of_pairs(distances: Tensor) -> Tensor:
     next_value = torch.where(above, values, math.inf).min()
     upper = torch.where(values.numel() - above.sum() > middle, lower, next_value)
     return (lower + upper) / 2
+
+
+def _upper_triangle(distances: Tensor) -> Tensor:
+    n = distances.shape[-1]
+    if n > MEDIAN_ROWS:
+        rows = evenly_spaced(n, MEDIAN_ROWS, distances.device)
+        distances, n = distances[..., rows[:, None], rows], MEDIAN_ROWS
+    i, j = torch.triu_indices(n, n, offset=1, device=distances.device)
+    return distances.reshape(-1, n * n)[:, i * n + j].flatten()
 
 
 def evenly_spaced(total: int, count: int, device: torch.device | None = None) -> Tensor:

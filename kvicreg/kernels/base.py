@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Gamma, Median, check_gamma, evenly_spaced
+from kvicreg.kernels.options import KernelOptions, StationaryOptions, named_options
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
 from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
 
@@ -19,7 +20,7 @@ class Kernel(nn.Module):
     """A kernel ``k(x, y) = <phi(x), phi(y)>``.
 
     A new kernel defines `evaluate`, and where the defaults below are not true of it, `resolve`, `bound`, `rank` and
-    `unit_value`.
+    `unit_value`. With a name, ``class Toy(Kernel, name="toy")``, it is found by it: ``KernelVICRegLoss("toy")``.
 
     Example:
         >>> k = 0.3 * RBF(gamma=0.5) + 0.7 * Linear() * Linear()
@@ -27,13 +28,24 @@ class Kernel(nn.Module):
         torch.Size([4, 4])
     """
 
+    Options: ClassVar[type[KernelOptions]] = KernelOptions
+    """The settings by which a kernel with a name is made."""
+
+    def __init_subclass__(cls, name: str | None = None, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if name is not None:
+            cls.Options = named_options(name, cls)
+
     def evaluate(self, pairs: Pairs) -> Tensor:
         """The kernel of each of these pairs. Bandwidths must have been resolved."""
         raise NotImplementedError
 
     def resolve(self, *views: Tensor | AllPairs) -> Kernel:
-        """The same kernel with its bandwidth fixed for these views: a loss calls it once per step."""
+        """The same kernel with its bandwidth fixed for these views; this kernel is left as it is."""
         return self
+
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        """Let bandwidths that are smoothed over steps follow these views: a loss calls it once per training step."""
 
     @property
     def bound(self) -> float:
@@ -121,11 +133,14 @@ class Kernel(nn.Module):
 class StationaryKernel(Kernel):
     """A kernel of the distance alone, ``k = profile(-gamma * distance)`` with ``profile(0) = 1``.
 
+    A new kernel defines `profile`.
+
     Args:
         gamma: the scale: a positive number, "median", "smoothed" (the median, averaged over steps), or a
             `kernels.Median` with settings of its own.
     """
 
+    Options = StationaryOptions
     rotation_invariant = True
     power = 2
     """The power of the distance in the formula."""
@@ -143,26 +158,33 @@ class StationaryKernel(Kernel):
         raise NotImplementedError
 
     def chain(self, grad: Tensor, value: Tensor) -> Tensor:
-        """`grad` times the slope of the profile where it has this value."""
+        """`grad` times the slope of the profile where it has this `value`: optional, derived by autograd if not given.
+
+        A formula of the value alone saves a matrix. It must be made of differentiable operations and return a new
+        tensor.
+        """
         raise NotImplementedError
 
-    def with_gamma(self, gamma: float | Tensor) -> StationaryKernel:
+    def with_gamma(self, gamma: float | Tensor) -> Self:
         """The same kernel with this scale."""
-        raise NotImplementedError
+        fixed = self.__new__(self.__class__)
+        fixed.__dict__.update(self.__dict__)
+        for kind in ("_modules", "_parameters"):
+            fixed.__dict__[kind] = {name: part for name, part in getattr(self, kind).items() if name != "gamma"}
+        fixed.gamma = gamma
+        return fixed
 
     def resolve(self, *views: Tensor | AllPairs) -> Kernel:
         if not isinstance(self.gamma, Median):
             return self
-        distances = [self.distance(v if isinstance(v, AllPairs) else AllPairs(_few(v))).detach() for v in views]
-        if any(d.shape[-1] < 2 and d.dim() == 2 for d in distances):
-            raise ValueError("the median heuristic needs at least two points per view; give gamma a number")
-        if len(distances) > 1 and len({d.shape for d in distances}) > 1:
-            raise ValueError(
-                f"the median heuristic pools views of one size, got {[d.shape[-1] for d in distances]} rows; "
-                "fix it first with kernel.resolve(...) or give gamma a number"
-            )
-        pooled = distances[0] if len(distances) == 1 else torch.stack(distances)
-        return self.with_gamma(self.gamma.gamma(pooled, power=self.power))
+        return self.with_gamma(self.gamma.gamma(*self._distances(views), power=self.power))
+
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        if isinstance(self.gamma, Median) and self.gamma.momentum:
+            self.gamma.advance(*self._distances(views), power=self.power)
+
+    def _distances(self, views: tuple[Tensor | AllPairs, ...]) -> list[Tensor]:
+        return [self.distance(view if isinstance(view, AllPairs) else AllPairs(_few(view))).detach() for view in views]
 
     def _scale(self) -> float | Tensor:
         if isinstance(self.gamma, Median):
@@ -174,7 +196,8 @@ class StationaryKernel(Kernel):
         if isinstance(pairs, SamePoints):
             return self.profile(distance.clone())
         scale = self._scale()
-        if not is_concrete(distance) or (isinstance(scale, Tensor) and scale.requires_grad):
+        derived = type(self).chain is StationaryKernel.chain
+        if derived or not is_concrete() or (isinstance(scale, Tensor) and scale.requires_grad):
             return self.profile(distance * -scale)
         value: Tensor = _Profile.apply(distance, scale, self)
         return value
@@ -204,6 +227,7 @@ class _Profile(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        # made of the output, which autograd knows: it can be differentiated again
         return ctx.kernel.chain(grad, ctx.saved_tensors[0]).mul_(-ctx.scale), None, None
 
 

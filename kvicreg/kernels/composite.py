@@ -66,6 +66,11 @@ class Sum(Kernel):
         views = _share(views)
         return self._with([k.resolve(*views) for _, k in self.members()])
 
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        views = _share(views)
+        for _, member in self.members():
+            member.advance(*views)
+
     @property
     def bound(self) -> float:
         return sum(w * k.bound for w, (_, k) in zip(self._numbers(), self.members(), strict=True) if w > 0)
@@ -143,6 +148,11 @@ class Product(Kernel):
     def resolve(self, *views: Tensor | AllPairs) -> Product:
         views = _share(views)
         return Product([k.resolve(*views) for k in self.members()])
+
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        views = _share(views)
+        for member in self.members():
+            member.advance(*views)
 
     @property
     def bound(self) -> float:

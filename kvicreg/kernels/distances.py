@@ -1,7 +1,9 @@
 """Inner products and distances of points, with written gradients: few passes over a matrix where autograd makes many.
 
 On a CPU large temporaries cost more than the arithmetic on them, so what can be done in place is, and what is wide is
-done a block of rows at a time.
+done a block of rows at a time. Each function has a plain formula, and a shortcut that computes the same where tensors
+are concrete. The shortcuts' gradients are themselves made of differentiable operations on what was given, so that
+second derivatives are right, and take cotangents that are not symmetric.
 """
 
 from __future__ import annotations
@@ -14,24 +16,26 @@ from torch import Tensor
 from kvicreg.kernels.tensors import is_concrete
 
 __all__ = [
-    "Gram",
-    "MatchedDistances",
-    "SelfDistances",
-    "SelfInner",
-    "TwoViewDistances",
-    "TwoViewProjections",
-    "is_noise",
+    "cross_distances",
+    "inner_products",
+    "l1_distances",
+    "matched_distances",
     "origin_of",
     "safe_sqrt",
-    "self_l1",
     "squared_length",
     "symmetric_product",
+    "two_view_distances",
+    "within_distances",
 ]
 
 BLOCK = 256
 """Rows of a symmetric product that are computed at once; fewer where there are few, but not fewer than 128."""
 ROWS = 1024
 """Rows of points that are taken at once, so that a temporary of them stays in the cache."""
+ORIGIN_ROWS = 32
+"""Rows that the origin is the median of."""
+ROUND_OFFS = 4
+"""Units in the last place of |x|^2 + |y|^2 up to which a squared distance is round-off."""
 
 
 def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -40,8 +44,7 @@ def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
     On a CPU blocks on and above the diagonal are multiplied and mirrored: little more than half the work.
     """
     n, k = x.shape[-2:]
-    concrete = is_concrete(x) and (weights is None or is_concrete(weights))
-    if n < BLOCK or x.device.type != "cpu" or not concrete or torch.is_grad_enabled():
+    if n < BLOCK or x.device.type != "cpu" or not is_concrete() or torch.is_grad_enabled():
         return (x if weights is None else x * weights.unsqueeze(-2)) @ x.mT
     product, block = x.new_empty(*x.shape[:-1], n), min(BLOCK, max(128, n // 4))
     for i, (points, out) in enumerate(zip(x.reshape(-1, n, k), product.view(-1, n, n), strict=True)):
@@ -55,69 +58,40 @@ def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
 
 def squared_length(x: Tensor) -> Tensor:
     """``|x_i|^2`` of the rows ``(..., n, p)``, shape ``(..., n)``; without a temporary, unlike a sum of squares."""
+    if not is_concrete() or torch.is_grad_enabled():
+        return x.square().sum(-1)
     lengths: Tensor = torch.linalg.vector_norm(x, dim=-1)
-    return lengths.square()
+    return lengths.square_()
 
 
 def origin_of(x: Tensor) -> Tensor:
-    """A point among the points, to measure from.
+    """A point among the points ``(..., n, p)`` to measure from, ``(..., 1, p)``: the median of some of the rows.
 
     |x|^2 + |y|^2 - 2 x.y cancels badly when points lie far from the origin and near each other, as they do when a
-    network collapses. Distances do not depend on the origin, so no gradient goes through it.
+    network collapses; the mean would be far from most of them when a few lie far out. Distances do not depend on the
+    origin, so no gradient goes through it.
     """
-    return x.detach().mean(dim=-2, keepdim=True)
+    rows = x.detach()[..., :: max(1, x.shape[-2] // ORIGIN_ROWS), :]
+    origin: Tensor = rows.median(dim=-2, keepdim=True).values
+    return origin
 
 
-def is_noise(squared: Tensor, x_norm: Tensor, y_norm: Tensor) -> Tensor:
-    """Where squared distances are below round-off: those points are the same."""
-    largest = torch.maximum(x_norm.amax(-1), y_norm.amax(-1))
-    return squared <= (8 * torch.finfo(squared.dtype).eps * largest).unsqueeze(-1).unsqueeze(-1)
+# -- inner products ------------------------------------------------------------------------------------------------
 
 
-def self_l1(x: Tensor) -> Tensor:
-    """L1 distances of all rows ``(n, p)``, each pair computed once: several times faster than torch.cdist."""
-    n = len(x)
-    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
-    upper = x.new_zeros(n * n).index_copy(0, i * n + j, torch.pdist(x, p=1.0)).view(n, n)
-    return upper + upper.mT
+def inner_products(x: Tensor) -> Tensor:
+    """``x_i . x_j`` of all rows, ``(..., n, n)``."""
+    product: Tensor = _InnerProducts.apply(x) if is_concrete() else x @ x.mT
+    return product
 
 
-def safe_sqrt(x: Tensor) -> Tensor:
-    """Square root of x >= 0 whose gradient at zero is zero instead of infinite."""
-    root: Tensor = _SafeSqrt.apply(x)
-    return root
-
-
-class _SafeSqrt(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.clamp_min(0).sqrt_()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (root,) = ctx.saved_tensors
-        slope: Tensor = (grad / root).masked_fill_(root == 0, 0.0).mul_(0.5)
-        return slope
-
-
-class SelfInner(torch.autograd.Function):
+class _InnerProducts(torch.autograd.Function):
     """``x x^T`` with the one matrix product its gradient needs, ``(G + G^T) x``, instead of two."""
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
         return symmetric_product(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
@@ -126,121 +100,147 @@ class SelfInner(torch.autograd.Function):
         return product
 
 
-class Gram(SelfInner):
-    """`SelfInner` for what has a symmetric gradient, as every function of a covariance operator."""
+# -- Euclidean distances -------------------------------------------------------------------------------------------
+
+
+def cross_distances(x: Tensor, y: Tensor) -> Tensor:
+    """``|x_i - y_j|^2``, ``(..., n, m)``, of points that should lie around the origin.
+
+    Where it is below round-off the points are the same: the value is zero, the gradient stays.
+    """
+    norms = x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2)
+    squared = norms - 2 * (x @ y.mT)
+    value = squared.detach()
+    noise = value <= norms.detach() * (ROUND_OFFS * torch.finfo(value.dtype).eps)
+    return squared - value.masked_fill(~noise, 0.0)
+
+
+def within_distances(x: Tensor) -> Tensor:
+    """``|x_i - x_j|^2`` of all rows, ``(..., n, n)``."""
+    if not is_concrete():
+        centred = x - origin_of(x)
+        return cross_distances(centred, centred)
+    distances: Tensor = _WithinDistances.apply(x - origin_of(x))
+    return distances
+
+
+def _squared_distances(x: Tensor) -> Tensor:
+    inner = symmetric_product(x)
+    norm = inner.diagonal(dim1=-2, dim2=-1)
+    norms = norm.unsqueeze(-1) + norm.unsqueeze(-2)
+    squared = torch.add(norms, inner, alpha=-2, out=inner)
+    return squared.masked_fill_(squared <= norms.mul_(ROUND_OFFS * torch.finfo(x.dtype).eps), 0.0)
+
+
+class _WithinDistances(torch.autograd.Function):
+    """With ``S = G + G^T`` the gradient is ``2 (diag(S 1) - S) x``: one matrix product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return _squared_distances(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        product: Tensor = (grad @ x).mul_(2)
-        return product
+        return _pull_of_distances(x, grad)
 
 
-class MatchedDistances(torch.autograd.Function):
-    """``|x_i - y_i|^2`` of matching rows, shape ``(..., n)``."""
+def _pull_of_distances(x: Tensor, grad: Tensor) -> Tensor:
+    both = grad + grad.mT
+    pull: Tensor = (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
+    return pull
 
-    generate_vmap_rule = True
 
+def matched_distances(x: Tensor, y: Tensor) -> Tensor:
+    """``|x_i - y_i|^2`` of matching rows, ``(..., n)``."""
+    squared: Tensor = _MatchedDistances.apply(x, y) if is_concrete() else (x - y).square().sum(-1)
+    return squared
+
+
+class _MatchedDistances(torch.autograd.Function):
     @staticmethod
-    def forward(x: Tensor, y: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save_for_backward(x, y)
         blocks = zip(x.split(ROWS, dim=-2), y.split(ROWS, dim=-2), strict=True)
         return torch.cat([squared_length(a - b) for a, b in blocks], dim=-1)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
-        twice = (2 * grad).unsqueeze(-1)
-        pull = (x - y).mul_(twice) if is_concrete(grad) else (x - y) * twice
+        pull = (x - y).mul_((2 * grad).unsqueeze(-1))
         return pull, -pull
 
 
-class SelfDistances(torch.autograd.Function):
-    """Squared distances of all rows of `x`, which should lie around the origin.
+def two_view_distances(views: Tensor) -> tuple[Tensor, Tensor]:
+    """`within_distances` of each of two views ``(2, n, p)``, and `matched_distances` of one with the other.
 
-    With ``S = G + G^T``, the gradient is ``2 (diag(S 1) - S) x``: one matrix product.
+    One pass for both, and one for their gradients.
     """
+    if not is_concrete():
+        return within_distances(views), matched_distances(views[0], views[1])
+    within, matched = _TwoViewDistances.apply(views)
+    return within, matched
 
-    generate_vmap_rule = True
+
+class _TwoViewDistances(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, views: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.origin = origin_of(views.flatten(0, 1))
+        x = views - ctx.origin
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(views, x)
+        return _squared_distances(x), squared_length(x[0] - x[1])
 
     @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        inner = symmetric_product(x)
-        norm = inner.diagonal(dim1=-2, dim2=-1).clone()
-        squared = inner.mul_(-2).add_(norm.unsqueeze(-1)).add_(norm.unsqueeze(-2))
-        squared = squared.masked_fill_(is_noise(squared, norm, norm), 0.0)
-        squared.diagonal(dim1=-2, dim2=-1).zero_()
-        return squared
+    def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None) -> Tensor:
+        views, x = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            x = views - ctx.origin
+        pulls = torch.zeros_like(x) if grad is None else _pull_of_distances(x, grad)
+        if matched_grad is not None:
+            pull = (x[0] - x[1]).mul_((2 * matched_grad).unsqueeze(-1))
+            pulls[0].add_(pull)
+            pulls[1].sub_(pull)
+        return pulls
 
+
+def safe_sqrt(x: Tensor) -> Tensor:
+    """Square root of x >= 0 whose gradient at zero is zero instead of infinite."""
+    if is_concrete():
+        root: Tensor = _SafeSqrt.apply(x)
+        return root
+    positive = x > 0
+    return torch.where(positive, torch.where(positive, x, 1.0).sqrt(), 0.0)
+
+
+class _SafeSqrt(torch.autograd.Function):
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0])
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        root = x.clamp_min(0).sqrt_()
+        ctx.save_for_backward(root)
+        return root
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        both = grad + grad.mT
-        pull: Tensor = (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
-        return pull
+        (root,) = ctx.saved_tensors
+        slope: Tensor = grad / (2 * root).masked_fill_(root == 0, torch.inf)
+        return slope
 
 
-class TwoViewDistances(torch.autograd.Function):
-    """`SelfDistances` of two views, for a symmetric gradient, and the squared distances of their matching rows."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        origin = (origin_of(first) + origin_of(second)) / 2
-        if is_concrete(first):
-            x = first.new_empty(2, *first.shape)
-            torch.sub(first, origin, out=x[0])
-            torch.sub(second, origin, out=x[1])
-        else:
-            x = torch.stack([first - origin, second - origin])
-        return SelfDistances.forward(x), squared_length(x[0] - x[1]), x
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        ctx.mark_non_differentiable(output[2])
-        ctx.set_materialize_grads(False)  # or there would be zeros for the third output, of the size of the views
-        ctx.save_for_backward(output[2])
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None, _: None) -> tuple[Tensor, Tensor]:
-        x: Tensor = ctx.saved_tensors[0]
-        twice = 0.0 if matched_grad is None else (2 * matched_grad).unsqueeze(-1)
-        if grad is None or not is_concrete(grad):
-            pull = (x[0] - x[1]) * twice
-            pulls = torch.stack([pull, -pull])
-            if grad is not None:
-                pulls = pulls + 4 * (x * grad.sum(-1, keepdim=True) - grad @ x)
-        else:
-            pulls = torch.empty_like(x)
-            torch.sub(x[0], x[1], out=pulls[0]).mul_(twice)
-            torch.neg(pulls[0], out=pulls[1])
-            pulls.addcmul_(x, 4 * grad.sum(-1, keepdim=True)).baddbmm_(grad, x, alpha=-4)
-        return pulls[0], pulls[1]
+# -- L1 distances --------------------------------------------------------------------------------------------------
 
 
-class TwoViewProjections(torch.autograd.Function):
-    """Both views times `directions` ``(p, m)``, and the squared distances of their matching rows."""
+def l1_distances(x: Tensor) -> Tensor:
+    """``|x_i - x_j|_1`` of all rows, ``(..., n, n)``, each pair computed once: faster than torch.cdist."""
+    if not is_concrete():
+        return torch.cdist(x, x, p=1.0)
+    each = [_upper_l1(points) for points in x.flatten(0, -3)] if x.dim() > 2 else [_upper_l1(x)]
+    upper = torch.stack(each).reshape(*x.shape[:-1], x.shape[-2])
+    return upper + upper.mT
 
-    @staticmethod
-    def forward(ctx: Any, first: Tensor, second: Tensor, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(first, second, directions)
-        return first @ directions, second @ directions, MatchedDistances.forward(first, second)
 
-    @staticmethod
-    def backward(
-        ctx: Any, first_grad: Tensor, second_grad: Tensor, matched_grad: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        first, second, directions = ctx.saved_tensors
-        pull = (first - second).mul_((2 * matched_grad).unsqueeze(-1))
-        other = torch.addmm(pull, second_grad, directions.mT, beta=-1)
-        pull.addmm_(first_grad, directions.mT)
-        turn = first.mT @ first_grad + second.mT @ second_grad if ctx.needs_input_grad[2] else None
-        return pull, other, turn
+def _upper_l1(x: Tensor) -> Tensor:
+    n = len(x)
+    i, j = torch.triu_indices(n, n, offset=1, device=x.device)
+    return x.new_zeros(n * n).index_copy(0, i * n + j, torch.pdist(x, p=1.0)).view(n, n)

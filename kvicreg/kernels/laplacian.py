@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -9,9 +10,11 @@ from torch import Tensor
 
 from kvicreg.kernels.bandwidth import Gamma
 from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.options import StationaryOptions
 from kvicreg.kernels.pairs import MatchedPairs, Pairs
+from kvicreg.options import option
 
-__all__ = ["Laplacian"]
+__all__ = ["Laplacian", "LaplacianOptions"]
 
 
 class Laplacian(StationaryKernel):
@@ -51,9 +54,6 @@ class Laplacian(StationaryKernel):
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())
 
-    def with_gamma(self, gamma: float | Tensor) -> Laplacian:
-        return Laplacian(gamma, self.norm)
-
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
         # norm 2: multivariate Cauchy, a Gaussian over the size of another; norm 1: a Cauchy per coordinate
         gaussian = torch.randn(count, dimension, generator=generator)
@@ -68,3 +68,13 @@ class Laplacian(StationaryKernel):
 
     def extra_repr(self) -> str:
         return ", ".join(filter(None, [super().extra_repr(), f"norm={self.norm}"]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaplacianOptions(StationaryOptions, name="laplacian"):
+    """The settings of the Laplacian kernel."""
+
+    distance_norm: Literal[1, 2] = option(2, "The norm of the distance: 2, or 1, which is several times slower.")
+
+    def make(self) -> Laplacian:
+        return Laplacian(self.scale(), norm=self.distance_norm)

@@ -12,7 +12,7 @@ from kvicreg.kernels.pairs import MatchedPairs, Pairs
 __all__ = ["Linear"]
 
 
-class Linear(Kernel):
+class Linear(Kernel, name="linear"):
     """``k(x, y) = gamma x.y``, with gamma = 1.
 
     Its feature map is the identity: the covariance operator is the Euclidean covariance matrix, and Kernel VICReg

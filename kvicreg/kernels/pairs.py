@@ -2,74 +2,88 @@
 
 A kernel is an elementwise function of an inner product or a distance, so `kernel(x, y)`, `kernel.paired` and
 `kernel.diagonal` differ only in the pairs they look at. Each geometry below computes a quantity when it is first
-asked for and keeps it: the members of a mixture, and the median heuristic, share one distance matrix.
+needed and remembers it: the members of a mixture, and the median heuristic, share one distance matrix.
 
 All of it runs in float32 at least, and accepts leading batch dimensions: points have shape ``(..., n, p)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache, cached_property
+from itertools import combinations
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from kvicreg.kernels.distances import (
-    Gram,
-    MatchedDistances,
-    SelfDistances,
-    SelfInner,
-    TwoViewDistances,
-    TwoViewProjections,
-    is_noise,
+    cross_distances,
+    inner_products,
+    l1_distances,
+    matched_distances,
     origin_of,
     safe_sqrt,
-    self_l1,
+    two_view_distances,
+    within_distances,
 )
-from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
+from kvicreg.kernels.tensors import at_least_float32, full_precision
 
 __all__ = [
     "AllPairs",
     "MatchedPairs",
     "Pairs",
     "SamePoints",
-    "TwoViews",
+    "ViewPairs",
     "at_least_float32",
     "full_precision",
-    "is_concrete",
     "safe_sqrt",
 ]
 
 
-class Pairs:
-    """Pairs of points, with `inner`, `squared_distance` and `l1_distance` of each."""
+class Pairs(ABC):
+    """Pairs of points, with `inner`, `squared_distance`, `distance` and `l1_distance` of each."""
 
-    dimension: int
-    """p, the number of coordinates."""
+    x: Tensor
 
     @property
+    def dimension(self) -> int:
+        """p, the number of coordinates."""
+        return self.x.shape[-1]
+
+    @cached_property
+    @abstractmethod
     def inner(self) -> Tensor:
-        raise NotImplementedError
+        """``x . y``."""
 
-    @property
+    @cached_property
+    @abstractmethod
     def squared_distance(self) -> Tensor:
-        raise NotImplementedError
+        """``|x - y|_2^2``."""
 
-    @property
+    @cached_property
+    @abstractmethod
     def l1_distance(self) -> Tensor:
-        raise NotImplementedError
+        """``|x - y|_1``."""
 
     @cached_property
     def distance(self) -> Tensor:
-        """Euclidean distance, with a zero gradient where two points coincide."""
+        """``|x - y|_2``, with a zero gradient where two points coincide."""
         return safe_sqrt(self.squared_distance)
+
+    @abstractmethod
+    def divided(self, scales: Tensor) -> Self:
+        """The same pairs with every coordinate divided by its scale ``(p,)``."""
 
 
 class AllPairs(Pairs):
-    """Every row of `x` with every row of `y`, or of `x` itself: quantities of shape ``(..., n, m)``."""
+    """Every row of `x` with every row of `y`, or of `x` itself: quantities of shape ``(..., n, m)``.
 
-    def __init__(self, x: Tensor, y: Tensor | None = None) -> None:
+    `squared` computes the squared distances where somebody else knows a better way.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor | None = None, squared: Callable[[], Tensor] | None = None) -> None:
         self.x = at_least_float32(x, "x")
         self.y = None if y is None else at_least_float32(y, "y")
         if self.x.dim() < 2 or (self.y is not None and self.y.dim() < 2):
@@ -78,96 +92,42 @@ class AllPairs(Pairs):
             raise ValueError(
                 f"x and y must have the same number of columns, got {self.x.shape[-1]} and {self.y.shape[-1]}"
             )
-        self.dimension = self.x.shape[-1]
+        self._squared = squared
 
     @cached_property
     def inner(self) -> Tensor:
-        if self.y is None:
-            product: Tensor = SelfInner.apply(self.x)
-            return product
-        return self.x @ self.y.mT
+        return inner_products(self.x) if self.y is None else self.x @ self.y.mT
 
     @cached_property
     def squared_distance(self) -> Tensor:
-        origin = origin_of(self.x)
-        x = self.x - origin
+        if self._squared is not None:
+            return self._squared()
         if self.y is None:
-            distances: Tensor = SelfDistances.apply(x)
-            return distances
-        y = self.y - origin
-        x_norm, y_norm = x.square().sum(-1), y.square().sum(-1)
-        squared = (x_norm.unsqueeze(-1) + y_norm.unsqueeze(-2)).sub(x @ y.mT, alpha=2)
-        return squared.masked_fill(is_noise(squared.detach(), x_norm.detach(), y_norm.detach()), 0.0)
+            return within_distances(self.x)
+        origin = origin_of(self.x)
+        return cross_distances(self.x - origin, self.y - origin)
 
     @cached_property
     def l1_distance(self) -> Tensor:
-        if self.y is not None or not is_concrete(self.x):
-            return torch.cdist(self.x, self.x if self.y is None else self.y, p=1.0)
-        if self.x.dim() == 2:
-            return self_l1(self.x)
-        each = torch.stack([self_l1(points) for points in self.x.flatten(0, -3)])
-        return each.reshape(*self.x.shape[:-1], self.x.shape[-2])
+        return l1_distances(self.x) if self.y is None else torch.cdist(self.x, self.y, p=1.0)
 
-
-class TwoViews(AllPairs, Sequence[Tensor]):
-    """Two views ``(n, p)``: all pairs within each, and with `matched`, row i of one with row i of the other.
-
-    The matched distances come out of the same pass as the others, or as the projections, and so do their gradients.
-    The gradients of the matrices must be symmetric, as those of every function of a covariance operator are.
-    """
-
-    def __init__(self, first: Tensor, second: Tensor) -> None:
-        self.views = (first, second)
-        self.y = None
-        self.dimension = first.shape[-1]
-        self._matched: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.views)
-
-    def __getitem__(self, view: int) -> Tensor:  # type: ignore[override]
-        return self.views[view]
-
-    @cached_property
-    def x(self) -> Tensor:  # type: ignore[override]
-        return torch.stack(self.views)
-
-    @cached_property
-    def inner(self) -> Tensor:
-        product: Tensor = Gram.apply(self.x)
-        return product
-
-    @cached_property
-    def squared_distance(self) -> Tensor:
-        squared: Tensor
-        squared, self._matched, _ = TwoViewDistances.apply(*self.views)
-        return squared
-
-    def project(self, directions: Tensor) -> list[Tensor]:
-        """The inner products of each view with the columns of `directions` ``(p, m)``."""
-        if self._matched is not None or not is_concrete(self.views[0]):
-            return [view @ directions for view in self.views]
-        first, second, self._matched = TwoViewProjections.apply(*self.views, directions)
-        return [first, second]
-
-    @property
-    def matched(self) -> MatchedPairs:
-        pairs = MatchedPairs(*self.views)
-        if self._matched is not None:
-            pairs.__dict__["squared_distance"] = self._matched
-        return pairs
+    def divided(self, scales: Tensor) -> AllPairs:
+        return AllPairs(self.x / scales, None if self.y is None else self.y / scales)
 
 
 class MatchedPairs(Pairs):
-    """Row i of `x` with row i of `y`: quantities of shape ``(..., n)``, never an ``n x n`` matrix."""
+    """Row i of `x` with row i of `y`: quantities of shape ``(..., n)``, never an ``n x n`` matrix.
 
-    def __init__(self, x: Tensor, y: Tensor) -> None:
+    `squared` computes the squared distances where somebody else knows a better way.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, squared: Callable[[], Tensor] | None = None) -> None:
         self.x, self.y = at_least_float32(x, "x"), at_least_float32(y, "y")
         if self.x.shape != self.y.shape or self.x.dim() < 2:
             raise ValueError(
                 f"x and y must have the same shape (n, p), got {tuple(self.x.shape)} and {tuple(self.y.shape)}"
             )
-        self.dimension = self.x.shape[-1]
+        self._squared = squared
 
     @cached_property
     def inner(self) -> Tensor:
@@ -175,12 +135,14 @@ class MatchedPairs(Pairs):
 
     @cached_property
     def squared_distance(self) -> Tensor:
-        squares: Tensor = MatchedDistances.apply(self.x, self.y)
-        return squares
+        return matched_distances(self.x, self.y) if self._squared is None else self._squared()
 
     @cached_property
     def l1_distance(self) -> Tensor:
         return (self.x - self.y).abs().sum(-1)
+
+    def divided(self, scales: Tensor) -> MatchedPairs:
+        return MatchedPairs(self.x / scales, self.y / scales)
 
 
 class SamePoints(Pairs):
@@ -190,7 +152,6 @@ class SamePoints(Pairs):
         self.x = at_least_float32(x, "x")
         if self.x.dim() < 2:
             raise ValueError(f"x must have shape (n, p), got {tuple(x.shape)}")
-        self.dimension = self.x.shape[-1]
 
     @cached_property
     def inner(self) -> Tensor:
@@ -203,3 +164,26 @@ class SamePoints(Pairs):
     @cached_property
     def l1_distance(self) -> Tensor:
         return self.squared_distance
+
+    def divided(self, scales: Tensor) -> SamePoints:
+        return SamePoints(self.x / scales)
+
+
+class ViewPairs:
+    """Views ``(v, n, p)`` of the same samples.
+
+    Attributes:
+        within: every two samples of each view.
+        across: row i of one view with row i of another, for every two views.
+
+    Of two views the distances within and across are computed together, whichever is needed first.
+    """
+
+    def __init__(self, views: Tensor) -> None:
+        if len(views) == 2:
+            both = cache(lambda: two_view_distances(views))
+            self.within = AllPairs(views, squared=lambda: both()[0])
+            self.across = [MatchedPairs(views[0], views[1], squared=lambda: both()[1])]
+        else:
+            self.within = AllPairs(views)
+            self.across = [MatchedPairs(x, y) for x, y in combinations(views.unbind(), 2)]

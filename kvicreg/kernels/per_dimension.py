@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints, TwoViews
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
 
 __all__ = ["PerDimension"]
+
+P = TypeVar("P", bound=Pairs)
 
 
 class PerDimension(Kernel):
@@ -40,36 +43,37 @@ class PerDimension(Kernel):
         self.kernel, self.floor = kernel, floor
         self.rotation_invariant = False
         self.scales: Tensor | None = None
-        self._seen: tuple[Pairs, Pairs] | None = None
+        self._resolved_for: tuple[AllPairs, AllPairs] | None = None
 
     def resolve(self, *views: Tensor | AllPairs) -> PerDimension:
         if self.scales is not None:
             return self
-        pairs = [v if isinstance(v, AllPairs) else AllPairs(v) for v in views]
+        pairs = [view if isinstance(view, AllPairs) else AllPairs(view) for view in views]
         resolved = PerDimension(self.kernel, self.floor)
-        with torch.no_grad():
-            variance = torch.cat([v.x.detach().flatten(0, -2) for v in pairs]).var(0, correction=0)
-            typical = variance.mean().clamp_min(torch.finfo(variance.dtype).tiny)
-            resolved.scales = (variance / typical).sqrt().clamp_min(self.floor)
-        scaled = [resolved._scaled(v) for v in pairs]
-        resolved.kernel = self.kernel.resolve(*scaled)  # type: ignore[arg-type]
-        resolved._seen = (pairs[0], scaled[0])
+        resolved.scales = self._scales(pairs)
+        scaled = [view.divided(resolved.scales) for view in pairs]
+        resolved.kernel = self.kernel.resolve(*scaled)
+        resolved._resolved_for = (pairs[0], scaled[0])
         return resolved
 
-    def _scaled(self, pairs: Pairs) -> Pairs:
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        pairs = [view if isinstance(view, AllPairs) else AllPairs(view) for view in views]
+        scales = self._scales(pairs)
+        self.kernel.advance(*(view.divided(scales) for view in pairs))
+
+    @torch.no_grad()
+    def _scales(self, views: Sequence[AllPairs]) -> Tensor:
+        """The scale of each coordinate ``(p,)``, from all views together."""
+        variance = torch.cat([view.x.detach().flatten(0, -2) for view in views]).var(0, correction=0)
+        typical = variance.mean().clamp_min(torch.finfo(variance.dtype).tiny)
+        return (variance / typical).sqrt().clamp_min(self.floor)
+
+    def _scaled(self, pairs: P) -> P:
         if self.scales is None:
             raise ValueError("this kernel's scales are not fixed yet: call kernel.resolve(views) first")
-        if self._seen is not None and pairs is self._seen[0]:
-            return self._seen[1]  # the distances of the median heuristic
-        if isinstance(pairs, TwoViews):
-            return TwoViews(*(view / self.scales.to(view) for view in pairs.views))
-        assert isinstance(pairs, AllPairs | MatchedPairs | SamePoints)
-        s = self.scales.to(pairs.x)
-        if isinstance(pairs, SamePoints):
-            return SamePoints(pairs.x / s)
-        if isinstance(pairs, MatchedPairs):
-            return MatchedPairs(pairs.x / s, pairs.y / s)
-        return AllPairs(pairs.x / s, None if pairs.y is None else pairs.y / s)
+        if self._resolved_for is not None and pairs is self._resolved_for[0]:
+            return cast(P, self._resolved_for[1])  # its distances are those of the median heuristic
+        return pairs.divided(self.scales.to(pairs.x))
 
     def diagonal(self, x: Tensor) -> Tensor:
         return self.resolve(x).evaluate(SamePoints(x))
@@ -78,9 +82,7 @@ class PerDimension(Kernel):
         return self.kernel.evaluate(self._scaled(pairs))
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
-        scaled = self._scaled(pairs)
-        assert isinstance(scaled, MatchedPairs)
-        return self.kernel.evaluate_distance(scaled)
+        return self.kernel.evaluate_distance(self._scaled(pairs))
 
     @property
     def gamma(self) -> Any:

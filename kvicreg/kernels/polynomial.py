@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.options import KernelOptions
 from kvicreg.kernels.pairs import Pairs
+from kvicreg.options import option
 
-__all__ = ["Polynomial"]
+__all__ = ["Polynomial", "PolynomialOptions"]
 
 
 class Polynomial(Kernel):
@@ -55,3 +58,15 @@ class Polynomial(Kernel):
     def extra_repr(self) -> str:
         gamma = "1/p" if self.gamma is None else f"{self.gamma:g}"
         return f"degree={self.degree}, coef0={self.coef0:g}, gamma={gamma}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolynomialOptions(KernelOptions, name="polynomial"):
+    """The settings of the polynomial kernel."""
+
+    degree: int = option(2, "The degree of the polynomial.", at_least=1)
+    coef0: float = option(1.0, "The weight of the lower orders.", at_least=0)
+    gamma: float | None = option(None, "The scale of the inner product; 1 / dimension if not given.", above=0)
+
+    def make(self) -> Polynomial:
+        return Polynomial(self.degree, self.coef0, self.gamma)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,9 +11,11 @@ from torch import Tensor
 
 from kvicreg.kernels.bandwidth import Gamma
 from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.options import StationaryOptions
 from kvicreg.kernels.pairs import MatchedPairs
+from kvicreg.options import option
 
-__all__ = ["RationalQuadratic"]
+__all__ = ["RationalQuadratic", "RationalQuadraticOptions"]
 
 
 class RationalQuadratic(StationaryKernel):
@@ -49,9 +52,6 @@ class RationalQuadratic(StationaryKernel):
         scaled = self.distance(pairs) * self._scale()
         return -2 * torch.expm1(torch.log1p(scaled / self.alpha) * -self.alpha)
 
-    def with_gamma(self, gamma: float | Tensor) -> RationalQuadratic:
-        return RationalQuadratic(gamma, self.alpha)
-
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
         # an RBF whose gamma is multiplied by a draw of Gamma(alpha, rate alpha)
         gaussian = torch.randn(count, dimension, generator=generator)
@@ -71,3 +71,18 @@ def _standard_gamma(shape: float, count: int, generator: torch.Generator) -> Ten
     """`count` draws of Gamma(shape, 1) from the caller's generator (float32)."""
     draws: Tensor = torch._standard_gamma(torch.full((count,), shape), generator=generator)
     return draws
+
+
+@dataclass(frozen=True, kw_only=True)
+class RationalQuadraticOptions(StationaryOptions, name="rational_quadratic"):
+    """The settings of the rational quadratic kernel."""
+
+    alpha: float = option(1.0, "How the scales are weighted: heavy tails when small, RBF when large.", above=0)
+
+    def make(self) -> RationalQuadratic:
+        return RationalQuadratic(self.scale(), alpha=self.alpha)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RQOptions(RationalQuadraticOptions, name="rq"):
+    """The same under its short name."""

@@ -11,7 +11,7 @@ from kvicreg.kernels.pairs import MatchedPairs
 __all__ = ["RBF"]
 
 
-class RBF(StationaryKernel):
+class RBF(StationaryKernel, name="rbf"):
     """``k(x, y) = exp(-gamma |x - y|_2^2)``.
 
     Universal, bounded by 1 and smooth: the default. Its spectrum decays fast, so it favours coarse structure and
@@ -34,9 +34,6 @@ class RBF(StationaryKernel):
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         return -2 * torch.expm1(self.distance(pairs) * -self._scale())
-
-    def with_gamma(self, gamma: float | Tensor) -> RBF:
-        return RBF(gamma)
 
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
         return torch.randn(count, dimension, generator=generator)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Gamma, check_gamma, evenly_spaced
 from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.options import StationaryOptions
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
 from kvicreg.kernels.rbf import RBF
+from kvicreg.options import option
 
-__all__ = ["SelfTuning"]
+__all__ = ["SelfTuning", "SelfTuningOptions"]
 
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The bandwidths a point chooses among, in units of the batch's."""
@@ -59,6 +62,9 @@ class SelfTuning(Kernel):
             typical = resolved._local_scale(reference).median()
             resolved._reference = reference, typical
         return resolved
+
+    def advance(self, *views: Tensor | AllPairs) -> None:
+        RBF(self.gamma).advance(*views)
 
     def _local_scale(self, x: Tensor) -> Tensor:
         """s(x) of points ``(..., n, p)``: shape ``(..., n)``."""
@@ -111,3 +117,13 @@ class SelfTuning(Kernel):
 
     def extra_repr(self) -> str:
         return f"neighbours={self.neighbours}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTuningOptions(StationaryOptions, name="self_tuning"):
+    """The settings of the self-tuning kernel."""
+
+    neighbours: int = option(7, "The neighbour whose distance is the local scale.", at_least=1)
+
+    def make(self) -> SelfTuning:
+        return SelfTuning(self.scale(), neighbours=self.neighbours)

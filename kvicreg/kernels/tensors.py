@@ -1,11 +1,14 @@
-"""What is asked of a tensor before it is computed with: its precision, and whether it holds numbers."""
+"""What is asked of a tensor before it is computed with: its precision, whether it holds numbers, how often it is
+differentiated."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "full_precision", "is_concrete"]
+__all__ = ["at_least_float32", "first_order_only", "full_precision", "is_concrete"]
 
 
 def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
@@ -22,6 +25,44 @@ def full_precision(x: Tensor) -> torch.autocast:
     return torch.autocast(device_type=x.device.type if isinstance(x, Tensor) else "cpu", enabled=False)
 
 
-def is_concrete(x: Tensor) -> bool:
-    """Whether `x` holds numbers that Python may look at: not while compiling, not inside torch.func transforms."""
-    return not torch.compiler.is_compiling() and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+def is_concrete() -> bool:
+    """Whether tensors hold numbers that Python may look at, so that written gradients and other shortcuts apply.
+
+    They do not while compiling, inside torch.func transforms or in forward-mode differentiation: there the plain
+    formulae are used, which torch may transform and differentiate as often as it likes.
+    """
+    return not (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+class _Refused(torch.autograd.Function):
+    """The first argument as it is; it can't be differentiated with respect to any of them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gradient: Tensor, message: str, *inputs: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.message = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        raise RuntimeError(ctx.message)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> None:
+        raise RuntimeError(ctx.message)
+
+
+def first_order_only(gradient: Tensor, subject: str, *inputs: Tensor) -> Tensor:
+    """A written gradient of `inputs` that raises when it is differentiated itself."""
+    if is_concrete() and not torch.is_grad_enabled():
+        return gradient
+    refused: Tensor = _Refused.apply(gradient, f"kvicreg: second derivatives of {subject} are not supported; it can be differentiated once", *inputs)
+    return refused

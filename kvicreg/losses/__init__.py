@@ -18,11 +18,11 @@ from kvicreg.losses.kernel_barlow_twins import (
     KernelBarlowTwinsOptions,
     kernel_barlow_twins_terms,
 )
-from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, kernel_vicreg_terms
+from kvicreg.losses.kernel_vicreg import KernelVICRegLoss, KernelVICRegOptions, kernel_vicreg_terms
 from kvicreg.losses.prediction import BYOLLoss, KernelBYOLLoss, SimSiamLoss, byol, kernel_byol, simsiam
 from kvicreg.losses.ssl_hsic import HSICTerms, SSLHSICLoss, SSLHSICOptions, ssl_hsic_terms
 from kvicreg.losses.terms import LossTerms
-from kvicreg.losses.vicreg import VICRegLoss, vicreg_terms
+from kvicreg.losses.vicreg import VICRegLoss, VICRegOptions, vicreg_terms
 
 __all__ = [
     "BYOLLoss",
@@ -40,6 +40,7 @@ __all__ = [
     "KernelSimCLRLoss",
     "KernelSimCLROptions",
     "KernelVICRegLoss",
+    "KernelVICRegOptions",
     "LossTerms",
     "NTXentLoss",
     "NTXentOptions",
@@ -49,6 +50,7 @@ __all__ = [
     "SwAVLoss",
     "SwAVOptions",
     "VICRegLoss",
+    "VICRegOptions",
     "barlow_twins_terms",
     "byol",
     "dino",

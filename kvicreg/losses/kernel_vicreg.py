@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import full_precision
+from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
-from kvicreg.losses.mixture import held, is_learnt, separate
-from kvicreg.losses.terms import LossTerms, check_choice, check_views, check_weights
+from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
+from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, weights_or
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
-from kvicreg.operators.bandwidth import resolved
+from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["KernelVICRegLoss", "covariance_term", "kernel_vicreg_terms", "variance_term"]
+__all__ = ["KernelVICRegLoss", "KernelVICRegOptions", "kernel_vicreg_terms", "three_terms"]
 
 Parametrization = Literal["scaled", "paper"]
 CovarianceForm = Literal["norm", "squared"]
@@ -30,7 +33,45 @@ DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {"scaled": (1.0, 1.0, 0
 DEFAULT_THRESHOLD: dict[str, float] = {"scaled": 1.5, "paper": 1.0}
 
 
-class KernelVICRegLoss(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class KernelVICRegOptions(Options):
+    """The settings of Kernel VICReg; see `KernelVICRegLoss`."""
+
+    parametrization: Parametrization = option("scaled", "Terms in units of the total variance, or the paper's.")
+    invariance_weight: float | None = option(None, "Weight of the invariance term.", at_least=0)
+    variance_weight: float | None = option(None, "Weight of the variance term.", at_least=0)
+    covariance_weight: float | None = option(None, "Weight of the covariance term.", at_least=0)
+    threshold: float | None = option(None, "The standard deviation that the variance term asks for.", at_least=0)
+    eps: float = option(1e-4, "Added to variances under the root.", at_least=0)
+    covariance: CovarianceForm = option("norm", "The Hilbert-Schmidt norm, or its square.")
+    include_diagonal: bool = option(False, "The full norm; the paper's leaves out the diagonal of the Gram matrix.")
+    group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
+    group_bandwidth: bool = option(False, "The median heuristic within each group on its own.")
+    learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
+
+    @property
+    def scaled(self) -> bool:
+        """Whether the terms are in units of the total variance."""
+        return self.parametrization == "scaled"
+
+    def resolved(self) -> Self:
+        """The same settings with the parametrization's own weights and threshold where none are given."""
+        alpha, beta, zeta = self.weights
+        return replace(
+            self,
+            invariance_weight=alpha,
+            variance_weight=beta,
+            covariance_weight=zeta,
+            threshold=DEFAULT_THRESHOLD[self.parametrization] if self.threshold is None else self.threshold,
+        )
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """alpha, beta and zeta; the parametrization's own where none are given."""
+        return weights_or(DEFAULT_WEIGHTS[self.parametrization], self)
+
+
+class KernelVICRegLoss(TermsLoss):
     """``alpha * invariance + beta * variance + zeta * covariance``, each in the feature space of a kernel.
 
     With ``C`` the centred covariance operator of a view and ``lambda_i`` its eigenvalues:
@@ -55,7 +96,7 @@ class KernelVICRegLoss(nn.Module):
         kernel: a name ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic" or "rq") or a `Kernel`.
         parametrization: "scaled" or "paper".
         invariance_weight, variance_weight, covariance_weight: alpha, beta and zeta; None takes the parametrization's.
-        threshold: the standard deviation that is enough; None takes the parametrization's: 1 as in VICReg, or 1.5 times
+        threshold: the standard deviation to reach; None takes the parametrization's: 1 as in VICReg, or 1.5 times
             that of a flat spectrum when scaled, so that directions above the average are held down by the others.
         eps: added to variances under the root.
         covariance: "norm" or "squared".
@@ -69,6 +110,9 @@ class KernelVICRegLoss(nn.Module):
         learn_mixture_by: where the kernel is a learnable mixture, what its shares follow: "pairs", how well each member
             tells two views of an image from two images, or "loss", which flees into the easiest member; see
             `losses.mixture`.
+
+    `loss(z1, z2)` in training mode with gradients enabled is a step of training, in which smoothed bandwidths move;
+    `terms` changes nothing. The settings are kept together in `options`.
 
     Shape:
         Views ``(b, p)``, two or more, all of one shape; the result is a scalar of at least float32.
@@ -99,140 +143,171 @@ class KernelVICRegLoss(nn.Module):
         learn_mixture_by: MixtureRule = "pairs",
     ) -> None:
         super().__init__()
-        check_choice("parametrization", parametrization, list(DEFAULT_WEIGHTS))
-        check_choice("covariance", covariance, ["norm", "squared"])
-        check_choice("learn_mixture_by", learn_mixture_by, ["pairs", "loss"])
+        self.options = KernelVICRegOptions(
+            parametrization=parametrization,
+            invariance_weight=invariance_weight,
+            variance_weight=variance_weight,
+            covariance_weight=covariance_weight,
+            threshold=threshold,
+            eps=eps,
+            covariance=covariance,
+            include_diagonal=include_diagonal,
+            group_weight=group_weight,
+            group_bandwidth=group_bandwidth,
+            learn_mixture_by=learn_mixture_by,
+        ).resolved()
         check_approximation(approximation)
-        given = (invariance_weight, variance_weight, covariance_weight)
-        defaults = DEFAULT_WEIGHTS[parametrization]
-        alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
-        check_weights(invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
-        threshold = DEFAULT_THRESHOLD[parametrization] if threshold is None else float(threshold)
-        check_weights(threshold=threshold, eps=eps)
-        if not 0 <= group_weight <= 1:
-            raise ValueError(f"group_weight must be between 0 and 1, got {group_weight}")
-        self.kernel = kernels.get(kernel)
+        self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
         if group_bandwidth and any(isinstance(m, Median) and m.momentum for m in self.kernel.modules()):
             raise ValueError("group_bandwidth takes each group's own median, so it can't go with a smoothed one")
-        self.parametrization = parametrization
-        self.invariance_weight, self.variance_weight, self.covariance_weight = alpha, beta, zeta
-        self.threshold, self.eps = threshold, float(eps)
-        self.covariance, self.include_diagonal = covariance, include_diagonal
-        self.approximation = approximation
-        self.gather = gather
-        self.group_weight, self.group_bandwidth = float(group_weight), group_bandwidth
-        self.learn_mixture_by: MixtureRule = learn_mixture_by
 
-    def forward(self, *views: Tensor, groups: Tensor | None = None) -> Tensor:
-        """The weighted loss, a scalar."""
-        return self.terms(*views, groups=groups).total
+    @classmethod
+    def of(
+        cls,
+        kernel: str | Kernel,
+        options: KernelVICRegOptions,
+        approximation: Approximation | None = None,
+        gather: bool = True,
+    ) -> Self:
+        """The loss with settings that are already together."""
+        return cls(kernel, approximation=approximation, gather=gather, **options.flat())
+
+    parametrization = setting("parametrization")
+    invariance_weight = setting("invariance_weight")
+    variance_weight = setting("variance_weight")
+    covariance_weight = setting("covariance_weight")
+    threshold, eps = setting("threshold"), setting("eps")
+    covariance, include_diagonal = setting("covariance"), setting("include_diagonal")
+    group_weight, group_bandwidth = setting("group_weight"), setting("group_bandwidth")
+    learn_mixture_by = setting("learn_mixture_by")
+
+    def advance(self, *views: Tensor) -> None:
+        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
+        checked = check_views(views)
+        advance(self.kernel, self.approximation, checked, Shard.of(checked[0], gather=self.gather))
 
     def terms(self, *views: Tensor, groups: Tensor | None = None) -> LossTerms:
         """The weighted total and the three terms without their weights."""
         return kernel_vicreg_terms(
             *views,
             kernel=self.kernel,
-            parametrization=self.parametrization,
-            weights=(self.invariance_weight, self.variance_weight, self.covariance_weight),
-            threshold=self.threshold,
-            eps=self.eps,
-            covariance=self.covariance,
-            include_diagonal=self.include_diagonal,
+            options=self.options,
             approximation=self.approximation,
             gather=self.gather,
             groups=groups,
-            group_weight=self.group_weight,
-            group_bandwidth=self.group_bandwidth,
-            learn_mixture_by=self.learn_mixture_by,
         )
 
     def extra_repr(self) -> str:
+        o = self.options
         return (
-            f"parametrization={self.parametrization!r}, weights=({self.invariance_weight:g}, "
-            f"{self.variance_weight:g}, {self.covariance_weight:g}), threshold={self.threshold:g}, eps={self.eps:g}, "
-            f"covariance={self.covariance!r}, include_diagonal={self.include_diagonal}, gather={self.gather}"
+            f"parametrization={o.parametrization!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
+            f"threshold={o.threshold:g}, eps={o.eps:g}, "
+            f"covariance={o.covariance!r}, include_diagonal={o.include_diagonal}, gather={self.gather}"
         )
+
+
+# -- the three terms -------------------------------------------------------------------------------------------------
+
+
+def three_terms(operator: CovarianceOperator, distance: Tensor, options: KernelVICRegOptions) -> LossTerms:
+    """Invariance, variance and covariance of views with these covariance operators and this mean squared distance.
+
+    Variance and covariance are added up over two views; of more than two, over a pair of them on average.
+    """
+    if options.scaled:
+        distance = distance / total_variance(operator, options.eps).mean()
+    variance, covariance = variance_term(operator, options), covariance_term(operator, options)
+    return LossTerms.weighted(options.weights, distance, 2 * variance.mean(), 2 * covariance.mean())
+
+
+def variance_term(operator: CovarianceOperator, options: KernelVICRegOptions) -> Tensor:
+    """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
+
+    Over all b directions, those that must be zero included; scaled: over the r that can vary, with lambda_i in units of
+    their mean, ``tr C / r``.
+    """
+    threshold, eps = options.resolved().threshold, options.eps
+    assert threshold is not None
+    values = operator.eigenvalues()
+    if options.scaled:
+        r = operator.rank_bound
+        deviations = (values[..., :r] * (r / total_variance(operator, eps)).unsqueeze(-1) + eps).sqrt()
+        return (threshold - deviations).clamp_min(0).square().mean(-1)
+    hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
+    missing: float = (operator.samples - values.shape[-1]) * max(0.0, threshold - eps**0.5) ** 2
+    return (hinges + missing) / operator.samples
+
+
+def covariance_term(operator: CovarianceOperator, options: KernelVICRegOptions) -> Tensor:
+    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
+    norm = operator.hs_norm() if options.include_diagonal else operator.offdiagonal_hs_norm()
+    if options.scaled:  # before it is squared, which may be more than the type can hold
+        norm = norm * operator.rank_bound**0.5 / total_variance(operator, options.eps)
+    return norm.square() if options.covariance == "squared" else norm
+
+
+def total_variance(operator: CovarianceOperator, eps: float) -> Tensor:
+    """``tr C + eps`` of each view: what the scaled form measures by. Below eps a collapse is seen for what it is."""
+    return operator.trace().clamp_min(0) + (eps + operator.round_off)
+
+
+# -- the loss of views: groups and learnt mixtures go around the three terms -----------------------------------------
 
 
 def kernel_vicreg_terms(
     *views: Tensor,
     kernel: Kernel,
-    parametrization: Parametrization = "scaled",
-    weights: tuple[float, float, float] = DEFAULT_WEIGHTS["scaled"],
-    threshold: float | None = None,
-    eps: float = 1e-4,
-    covariance: CovarianceForm = "norm",
-    include_diagonal: bool = False,
+    options: KernelVICRegOptions | None = None,
     approximation: Approximation | None = None,
     gather: bool = True,
     groups: Tensor | None = None,
-    group_weight: float = 0.5,
-    group_bandwidth: bool = False,
-    learn_mixture_by: MixtureRule = "pairs",
+    **settings: Any,
 ) -> LossTerms:
-    """`KernelVICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
-    checked = check_views(views)
-    scaled = parametrization == "scaled"
-    enough = DEFAULT_THRESHOLD[parametrization] if threshold is None else threshold
+    """`KernelVICRegLoss` as a pure function of the views ``(b, p)``.
 
-    def of_both_views(operator: CovarianceOperator) -> tuple[Tensor, Tensor]:
-        """Variance and covariance, of two views together."""
-        spread = covariance_term(operator, form=covariance, include_diagonal=include_diagonal, eps=eps, scaled=scaled)
-        each = variance_term(operator, threshold=enough, eps=eps, scaled=scaled), spread
-        return each[0].sum() * (2 / len(views)), each[1].sum() * (2 / len(views))
-
-    with full_precision(checked[0]):
-        own, aim = kernel, None
-        by_pairs = is_learnt(kernel) and learn_mixture_by == "pairs"
-        if groups is not None or by_pairs:  # here, once per step: groups and gaps are measured with the same bandwidth
-            stacked, shard = torch.stack(checked), Shard.of(checked[0], gather=gather)
-            kernel = resolved(kernel, stacked, shard)
-            if by_pairs:
-                own = held(own)
-                _, aim = separate(kernel.unit(stacked.shape[-1]) if scaled else kernel, stacked, shard)
-                kernel = held(kernel)
-        operator, invariance = view_operators(checked, kernel, approximation, gather, unit=scaled)
-        variance, spread = of_both_views(operator)
-        if scaled:
-            invariance = invariance / _total(operator, eps).mean()
-        if groups is not None and (parts := group_views(checked, groups, gather=gather)):
-            shared = own if group_bandwidth else kernel
-            within = [of_both_views(view_operators(p, shared, approximation, False, unit=scaled)[0]) for p in parts]
-            variance = torch.lerp(variance, torch.stack([v for v, _ in within]).mean(), group_weight)
-            spread = torch.lerp(spread, torch.stack([c for _, c in within]).mean(), group_weight)
-        total = weights[0] * invariance + weights[1] * variance + weights[2] * spread
-        if aim is not None:  # a gradient for the shares, and no change of the value
-            total = total - (aim - aim.detach()).to(total)
-    return LossTerms(total, invariance, variance, spread)
-
-
-def variance_term(operator: CovarianceOperator, *, threshold: float, eps: float, scaled: bool) -> Tensor:
-    """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
-
-    Over all b directions, those that are known to be zero included; scaled: over the r that can vary, with lambda_i in
-    units of their mean, ``tr C / r``.
+    The settings are given as `options`, or one by one under the names that they have there.
     """
-    values = operator.eigenvalues()
-    if scaled:
-        r = operator.rank_bound
-        deviations = (values[..., :r] * (r / _total(operator, eps)).unsqueeze(-1) + eps).sqrt()
-        return (threshold - deviations).clamp_min(0).square().mean(-1)
-    b = operator.samples
-    hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
-    missing: float = (b - values.shape[-1]) * max(0.0, threshold - eps**0.5) ** 2
-    return (hinges + missing) / b
+    options = KernelVICRegOptions.of(**settings) if options is None else options.replace(**settings)
+    checked = check_views(views)
+    with full_precision(checked[0]):
+        gain = None
+        if is_learnt(kernel) and options.learn_mixture_by == "pairs":
+            gain = pairs_objective(kernel, checked, Shard.of(checked[0], gather=gather), unit=options.scaled)
+            kernel = constant_shares(kernel)
+        if groups is None:
+            terms = _batch_terms(checked, kernel, options, approximation, gather)
+        else:
+            terms = _group_terms(checked, groups, kernel, options, approximation, gather)
+        # the shares of a mixture follow what they are to gain: a gradient for them, and no change of the value
+        return terms if gain is None else terms._replace(total=terms.total - (gain - gain.detach()).to(terms.total))
 
 
-def covariance_term(
-    operator: CovarianceOperator, *, form: CovarianceForm, include_diagonal: bool, eps: float, scaled: bool
-) -> Tensor:
-    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
-    norm = operator.hs_norm() if include_diagonal else operator.offdiagonal_hs_norm()
-    if scaled:  # before it is squared, which may be more than the type can hold
-        norm = norm * operator.rank_bound**0.5 / _total(operator, eps)
-    return norm.square() if form == "squared" else norm
+def _batch_terms(
+    views: Sequence[Tensor],
+    kernel: Kernel,
+    options: KernelVICRegOptions,
+    approximation: Approximation | None,
+    gather: bool,
+) -> LossTerms:
+    return three_terms(*view_operators(views, kernel, approximation, gather, unit=options.scaled), options)
 
 
-def _total(operator: CovarianceOperator, eps: float) -> Tensor:
-    """``tr C + eps`` of each view: what the scaled form measures by. Below eps a collapse is seen for what it is."""
-    return operator.trace().clamp_min(0) + (eps + operator.round_off)
+def _group_terms(
+    views: Sequence[Tensor],
+    groups: Tensor,
+    kernel: Kernel,
+    options: KernelVICRegOptions,
+    approximation: Approximation | None,
+    gather: bool,
+) -> LossTerms:
+    """The terms of the batch, its variance and covariance shared with those within each group."""
+    fixed = resolved(kernel, views, Shard.of(views[0], gather=gather))  # groups share the bandwidth of the batch
+    whole = _batch_terms(views, fixed, options, approximation, gather)
+    parts = group_views(views, groups, gather=gather)
+    of_group = kernel if options.group_bandwidth else fixed
+    within = [_batch_terms(part, of_group, options, approximation, False) for part in parts]
+    if not within:
+        return whole
+    variance = torch.lerp(whole.variance, torch.stack([t.variance for t in within]).mean(), options.group_weight)
+    covariance = torch.lerp(whole.covariance, torch.stack([t.covariance for t in within]).mean(), options.group_weight)
+    return LossTerms.weighted(options.weights, whole.invariance, variance, covariance)

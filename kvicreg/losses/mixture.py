@@ -17,6 +17,7 @@ inside the simplex, and beside a member with gap g a trivial one keeps a share o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -25,9 +26,10 @@ from kvicreg.kernels.bandwidth import evenly_spaced
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Mixture, Sum
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, SamePoints
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
-__all__ = ["TEMPERATURE", "held", "is_learnt", "pair_gap", "separate"]
+__all__ = ["TEMPERATURE", "constant_shares", "is_learnt", "pair_gap", "pairs_objective"]
 
 TEMPERATURE = 0.1
 ROWS = 128
@@ -39,25 +41,27 @@ def is_learnt(kernel: Kernel) -> bool:
     return isinstance(kernel, Mixture) and kernel.logits is not None
 
 
-def separate(kernel: Kernel, views: Tensor, shard: Shard) -> tuple[Kernel, Tensor]:
-    """A resolved mixture with its shares held constant, and what the shares are to ascend.
+def pairs_objective(kernel: Kernel, views: Sequence[Tensor], shard: Shard, *, unit: bool) -> Tensor:
+    """What the shares of a mixture are to ascend.
 
     Args:
-        kernel: the mixture, resolved for this step.
-        views: ``(v, b, p)``, this process's rows.
+        kernel: the mixture.
+        views: ``(b, p)`` each, this process's rows.
         shard: what they are of the global batch; the result is alike in every process.
+        unit: measure every member at its unit scale.
     """
+    kernel = resolved(kernel, views, shard)
+    kernel = kernel.unit(views[0].shape[-1]) if unit else kernel
     assert isinstance(kernel, Sum)
     weights = torch.stack([torch.as_tensor(w) for w in kernel.weights])
-    members = [member for _, member in kernel.members()]
-    rows = shard.take(views, evenly_spaced(shard.total, ROWS, views.device))
-    gaps = torch.stack([pair_gap(member, rows) for member in members]).to(weights)
-    aim = weights @ gaps + TEMPERATURE * torch.special.entr(weights).sum()
-    return held(kernel), aim
+    rows = shard.take(views, evenly_spaced(shard.total, ROWS, views[0].device))
+    gaps = torch.stack([pair_gap(member, rows) for _, member in kernel.members()]).to(weights)
+    objective: Tensor = weights @ gaps + TEMPERATURE * torch.special.entr(weights).sum()
+    return objective
 
 
-def held(kernel: Kernel) -> Kernel:
-    """The mixture with its shares held constant."""
+def constant_shares(kernel: Kernel) -> Kernel:
+    """The mixture with shares that no gradient reaches."""
     assert isinstance(kernel, Sum)
     return Sum([k for _, k in kernel.members()], [w.detach() if isinstance(w, Tensor) else w for w in kernel.weights])
 

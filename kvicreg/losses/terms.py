@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kvicreg.kernels.pairs import at_least_float32, is_concrete
+from kvicreg.kernels.tensors import at_least_float32, is_concrete
+from kvicreg.operators.bandwidth import is_training_step
 
-__all__ = ["LossTerms", "check_choice", "check_positive", "check_weights", "stack_views"]
+__all__ = ["LossTerms", "NotFiniteViews", "TermsLoss", "check_choice", "check_positive", "check_weights", "stack_views"]
 
 
 class LossTerms(NamedTuple):
@@ -21,6 +22,52 @@ class LossTerms(NamedTuple):
     invariance: Tensor
     variance: Tensor
     covariance: Tensor
+
+    @classmethod
+    def weighted(
+        cls, weights: tuple[float, float, float], invariance: Tensor, variance: Tensor, covariance: Tensor
+    ) -> LossTerms:
+        """The terms with their weighted sum."""
+        total = weights[0] * invariance + weights[1] * variance + weights[2] * covariance
+        return cls(total, invariance, variance, covariance)
+
+
+class TermsLoss(nn.Module):
+    """A loss of several views that is made of terms.
+
+    ``loss(z1, z2)`` in training mode with gradients enabled is a step of training: what a loss remembers from step to
+    step, such as a smoothed bandwidth, moves once, before the loss is computed. `step` is the same call with all the
+    terms as its result. `terms` is for looking: it changes nothing, in any mode.
+    """
+
+    terms: Callable[..., Any]
+    """The terms of the views, a named tuple with `total`."""
+
+    def advance(self, *views: Tensor) -> None:
+        """What one training step changes in the loss itself; called before the loss is computed."""
+
+    def step(self, *views: Tensor, **known: Any) -> Any:
+        """`terms`, as a step of training where this is one."""
+        if is_training_step(self):
+            self.advance(*views)
+        return self.terms(*views, **known)
+
+    def forward(self, *views: Tensor, **known: Any) -> Tensor:
+        """The weighted loss, a scalar."""
+        total: Tensor = self.step(*views, **known).total
+        return total
+
+
+def setting(name: str) -> Any:
+    """An attribute of a loss that is one of its `options`; to change it, make another loss."""
+    return property(lambda loss: getattr(loss.options, name), doc=f"`options.{name}`.")
+
+
+def weights_or(defaults: tuple[float, float, float], options: Any) -> tuple[float, float, float]:
+    """The three weights of `options`; the defaults where they are None."""
+    given = (options.invariance_weight, options.variance_weight, options.covariance_weight)
+    alpha, beta, zeta = (default if weight is None else weight for weight, default in zip(given, defaults, strict=True))
+    return alpha, beta, zeta
 
 
 class NotFiniteViews(ValueError):
@@ -52,7 +99,7 @@ def check_views(views: Sequence[Tensor]) -> list[Tensor]:
     dtype = torch.float64 if any(view.dtype == torch.float64 for view in converted) else torch.float32
     converted = [view.to(dtype) for view in converted]
     # Only where it is free to look: a CUDA device would have to be waited for at every step. There the loss shows it.
-    if first.device.type == "cpu" and all(map(is_concrete, converted)):
+    if first.device.type == "cpu" and is_concrete():
         _check_finite([view.detach() for view in converted])
     return converted
 

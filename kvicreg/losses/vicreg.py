@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from kvicreg.kernels.pairs import full_precision
-from kvicreg.losses.terms import LossTerms, check_choice, check_weights, stack_views
+from kvicreg.kernels.tensors import full_precision
+from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Options, option
 
-__all__ = ["VICRegLoss", "vicreg_terms"]
+__all__ = ["VICRegLoss", "VICRegOptions", "vicreg_terms"]
+
+Convention = Literal["official", "solo-learn", "paper"]
 
 
 class _Convention(NamedTuple):
@@ -30,7 +34,29 @@ CONVENTIONS: dict[str, _Convention] = {
 }
 
 
-class VICRegLoss(nn.Module):
+@dataclass(frozen=True, kw_only=True)
+class VICRegOptions(Options):
+    """The settings of VICReg; see `VICRegLoss`."""
+
+    convention: Convention = option("official", "Which of the forms that circulate.")
+    invariance_weight: float | None = option(None, "Weight of the invariance term.", at_least=0)
+    variance_weight: float | None = option(None, "Weight of the variance term.", at_least=0)
+    covariance_weight: float | None = option(None, "Weight of the covariance term.", at_least=0)
+    threshold: float = option(1.0, "The standard deviation that the variance term asks for.", at_least=0)
+    eps: float = option(1e-4, "Added to variances under the root.", at_least=0)
+
+    @property
+    def weights(self) -> tuple[float, float, float]:
+        """alpha, beta and zeta; the convention's own where none are given."""
+        return weights_or(CONVENTIONS[self.convention].weights, self)
+
+    def resolved(self) -> Self:
+        """The same settings with the convention's own weights where none are given."""
+        alpha, beta, zeta = self.weights
+        return replace(self, invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
+
+
+class VICRegLoss(TermsLoss):
     """``alpha * invariance + beta * variance + zeta * covariance`` of the coordinates of the embeddings.
 
     With ``sd_j = sqrt(Var(z_.j) + eps)`` and ``C`` the covariance matrix (both over b - 1):
@@ -47,7 +73,7 @@ class VICRegLoss(nn.Module):
     Args:
         convention: "official", "solo-learn" or "paper".
         invariance_weight, variance_weight, covariance_weight: 25, 25 and 1 unless given.
-        threshold: the standard deviation that is enough.
+        threshold: the standard deviation to reach.
         eps: added to variances under the root.
         gather: under `torch.distributed`, the loss of the global batch.
 
@@ -58,7 +84,7 @@ class VICRegLoss(nn.Module):
 
     def __init__(
         self,
-        convention: str = "official",
+        convention: Convention = "official",
         invariance_weight: float | None = None,
         variance_weight: float | None = None,
         covariance_weight: float | None = None,
@@ -67,69 +93,80 @@ class VICRegLoss(nn.Module):
         gather: bool = True,
     ) -> None:
         super().__init__()
-        check_choice("convention", convention, list(CONVENTIONS))
-        given = (invariance_weight, variance_weight, covariance_weight)
-        defaults = CONVENTIONS[convention].weights
-        alpha, beta, zeta = (d if w is None else float(w) for w, d in zip(given, defaults, strict=True))
-        check_weights(invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta)
-        check_weights(threshold=threshold, eps=eps)
-        self.convention = convention
-        self.invariance_weight, self.variance_weight, self.covariance_weight = alpha, beta, zeta
-        self.threshold, self.eps, self.gather = float(threshold), float(eps), gather
+        self.options = VICRegOptions(
+            convention=convention,
+            invariance_weight=invariance_weight,
+            variance_weight=variance_weight,
+            covariance_weight=covariance_weight,
+            threshold=threshold,
+            eps=eps,
+        ).resolved()
+        self.gather = gather
 
-    def forward(self, *views: Tensor) -> Tensor:
-        """The weighted loss, a scalar."""
-        return self.terms(*views).total
+    @classmethod
+    def of(cls, options: VICRegOptions, gather: bool = True) -> Self:
+        """The loss with settings that are already together."""
+        return cls(gather=gather, **options.flat())
+
+    convention, threshold, eps = setting("convention"), setting("threshold"), setting("eps")
+    invariance_weight = setting("invariance_weight")
+    variance_weight = setting("variance_weight")
+    covariance_weight = setting("covariance_weight")
 
     def terms(self, *views: Tensor) -> LossTerms:
         """The weighted total and the three terms without their weights."""
-        return vicreg_terms(
-            *views,
-            convention=self.convention,
-            weights=(self.invariance_weight, self.variance_weight, self.covariance_weight),
-            threshold=self.threshold,
-            eps=self.eps,
-            gather=self.gather,
-        )
+        return vicreg_terms(*views, options=self.options, gather=self.gather)
 
     def extra_repr(self) -> str:
-        weights = f"({self.invariance_weight:g}, {self.variance_weight:g}, {self.covariance_weight:g})"
+        o = self.options
         return (
-            f"convention={self.convention!r}, weights={weights}, "
-            f"threshold={self.threshold:g}, eps={self.eps:g}, gather={self.gather}"
+            f"convention={o.convention!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
+            f"threshold={o.threshold:g}, eps={o.eps:g}, gather={self.gather}"
         )
 
 
 def vicreg_terms(
-    *views: Tensor,
-    convention: str = "official",
-    weights: tuple[float, float, float] = (25.0, 25.0, 1.0),
-    threshold: float = 1.0,
-    eps: float = 1e-4,
-    gather: bool = True,
+    *views: Tensor, options: VICRegOptions | None = None, gather: bool = True, **settings: Any
 ) -> LossTerms:
-    """`VICRegLoss` as a pure function of the views ``(b, p)``; see there for the arguments."""
-    form = CONVENTIONS[convention]
-    z = stack_views(views)
-    p = z.shape[-1]
+    """`VICRegLoss` as a pure function of the views ``(b, p)``.
+
+    The settings are given as `options`, or one by one under the names that they have there.
+    """
+    options = VICRegOptions.of(**settings) if options is None else options.replace(**settings)
+    form, z = CONVENTIONS[options.convention], stack_views(views)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
         if shard.total < 2:
             raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
-        squares = torch.stack([(z[i] - z[j]).square().sum() for i, j in combinations(range(len(z)), 2)])
-        invariance = shard.sum(squares.mean()) / shard.total
-        if form.invariance_over == "mean":
-            invariance = invariance / p
-
-        with torch.no_grad():  # a variance has no gradient through the mean
-            mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
-        variances = shard.sum((z - mean).square().sum(dim=1)) / (shard.total - 1)
-        hinges = (threshold - (variances + eps).sqrt()).clamp_min(0) ** form.hinge_power
+        variances = coordinate_variances(z, shard)
+        invariance = invariance_term(z, shard) / (z.shape[-1] if form.invariance_over == "mean" else 1)
+        hinges = (options.threshold - (variances + options.eps).sqrt()).clamp_min(0) ** form.hinge_power
         variance = hinges.mean(-1).mean() * (2 if form.variance_over == "sum" else 1)
+        covariance = 2 * covariance_term(z, variances, shard).mean()
+        return LossTerms.weighted(options.weights, invariance, variance, covariance)
 
-        # sum of C_jk^2 over all j, k is the squared norm of the covariance operator, on whichever side is smaller
-        bessel = shard.total / (shard.total - 1)
-        norm = CovarianceOperator.from_features(z, shard=shard).squared_hs_norm() * bessel**2
-        covariance = ((norm - variances.square().sum(-1)).clamp_min(0) / p).mean() * 2
-        total = weights[0] * invariance + weights[1] * variance + weights[2] * covariance
-    return LossTerms(total, invariance, variance, covariance)
+
+def invariance_term(z: Tensor, shard: Shard) -> Tensor:
+    """``mean_i |z_i - z'_i|^2`` over the pairs of views ``(v, b, p)``."""
+    squares = torch.stack([(z[i] - z[j]).square().sum() for i, j in combinations(range(len(z)), 2)])
+    return shard.sum(squares.mean()) / shard.total
+
+
+def coordinate_variances(z: Tensor, shard: Shard) -> Tensor:
+    """The unbiased variance of every coordinate of every view, ``(v, p)``."""
+    if shard.world == 1:
+        return z.var(dim=1)
+    with torch.no_grad():  # to the first order a variance has no gradient through the mean
+        mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
+    centred = z - mean
+    return shard.sum(centred.square().sum(dim=1)) / (shard.total - 1)
+
+
+def covariance_term(z: Tensor, variances: Tensor, shard: Shard) -> Tensor:
+    """``sum_{j != k} C_jk^2 / p`` of each view.
+
+    The sum over all j and k is the squared norm of the covariance operator, on whichever side is smaller.
+    """
+    bessel = shard.total / (shard.total - 1)
+    norm = CovarianceOperator.from_features(z, shard=shard).squared_hs_norm() * bessel**2
+    return (norm - variances.square().sum(-1)).clamp_min(0) / z.shape[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, TwoViews, at_least_float32, full_precision
+from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, at_least_float32, full_precision
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator
@@ -36,8 +37,8 @@ def covariance_operator(
     if z.dim() not in (2, 3) or z.shape[-2] < 2:
         raise ValueError(f"z must have shape (b, p) or (views, b, p) with b >= 2, got {tuple(z.shape)}")
     with full_precision(z):
-        views = z.unbind() if z.dim() == 3 else (z,)
-        operator = _Embedded(views, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator()
+        views = z if z.dim() == 3 else z.unsqueeze(0)
+        operator = _embed(views, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator
         return operator if z.dim() == 3 else operator.of_view(0)
 
 
@@ -56,61 +57,54 @@ def view_operators(
     shard = Shard.of(views[0], gather=gather)
     if shard.total < 2:
         raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
-    embedded = _Embedded(views, kernel.unit(views[0].shape[-1]) if unit else kernel, approximation, shard)
-    return embedded.operator(), embedded.distance()
+    kernel = kernel.unit(views[0].shape[-1]) if unit else kernel
+    embedded = _embed(torch.stack(list(views)), kernel, approximation, shard)
+    return embedded.operator, embedded.distance()
 
 
+@dataclass(frozen=True)
 class _Embedded:
-    """Embeddings in feature space: as a kernel's geometry, or as explicit features."""
+    """Views in feature space."""
 
-    def __init__(
-        self, views: Sequence[Tensor], kernel: Kernel, approximation: Approximation | None, shard: Shard
-    ) -> None:
-        self.dimension = views[0].shape[-1]
-        explicit = isinstance(kernel, Linear) and self.dimension < shard.total
-        if approximation is None and not explicit and shard.world > 1:
-            views = shard.gather(torch.stack(list(views))).unbind()
-            shard = Shard.of(views[0], gather=False)
-        self.views, self.shard = TwoViews(*views) if len(views) == 2 else views, shard
-        self.features: Tensor | None = None
-        self.pairs: AllPairs | None = None
-        if approximation is not None:
-            kernel = resolved(kernel, views, shard)
-            self.features = approximation.features(self.views, kernel, shard)
-        elif not isinstance(kernel, Linear):
-            self.pairs = self.views if isinstance(self.views, TwoViews) else AllPairs(torch.stack(list(views)))
-            kernel = kernel.resolve(self.pairs)
-        self.kernel = kernel
-
-    def operator(self) -> CovarianceOperator:
-        rank = self.kernel.rank(self.dimension)
-        if self.features is not None:
-            features, size = self._sized(self.features)
-            return CovarianceOperator.from_features(features, shard=self.shard, rank=rank, scale=size**2)
-        if self.pairs is not None:
-            gram, size = self._sized(self.kernel.evaluate(self.pairs))
-            return CovarianceOperator.from_gram(gram, rank=rank, scale=size)
-        assert isinstance(self.kernel, Linear)
-        stacked = torch.stack(list(self.views))
-        return CovarianceOperator.from_features(stacked, shard=self.shard, rank=rank, scale=self.kernel.gamma)
-
-    def _sized(self, values: Tensor) -> tuple[Tensor, float | Tensor]:
-        """The values of an unbounded kernel over a number that all processes share, and that number.
-
-        A polynomial of embeddings of 1e6 is 1e24, and the sum of its squares more than float32 can hold.
-        """
-        members = [k for k in self.kernel.modules() if isinstance(k, Kernel) and not hasattr(k, "kernels")]
-        if all(math.isfinite(member.bound) for member in members):
-            return values, 1.0
-        size = self.shard.sum(values.detach().abs().amax()).clamp_min(1.0)
-        return values / size, size
+    kernel: Kernel
+    operator: CovarianceOperator
+    across: list[MatchedPairs]
+    shard: Shard
 
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample
         # is mostly fine structure that a few landmarks or frequencies do not see.
-        if isinstance(self.views, TwoViews):
-            each = [self.kernel.evaluate_distance(self.views.matched).sum()]
-        else:
-            pairs = combinations(self.views, 2)
-            each = [self.kernel.evaluate_distance(MatchedPairs(x, y)).sum() for x, y in pairs]
+        each = [self.kernel.evaluate_distance(pairs).sum() for pairs in self.across]
         return self.shard.sum(torch.stack(each).mean()) / self.shard.total
+
+
+def _embed(views: Tensor, kernel: Kernel, approximation: Approximation | None, shard: Shard) -> _Embedded:
+    """Views ``(v, b, p)`` as explicit features, where there are any, or else by their Gram matrices."""
+    rank = kernel.rank(views.shape[-1])
+    if approximation is None and not isinstance(kernel, Linear):
+        whole = shard.gather(views)
+        pairs, shard = ViewPairs(whole), Shard.of(whole, gather=False)
+        kernel = kernel.resolve(pairs.within)
+        gram, size = _sized(kernel.evaluate(pairs.within), kernel, shard)
+        return _Embedded(kernel, CovarianceOperator.from_gram(gram, rank=rank, scale=size), pairs.across, shard)
+    if approximation is not None:
+        kernel = resolved(kernel, views, shard)
+        features, size = _sized(approximation.features(views, kernel, shard), kernel, shard)
+        operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=size**2)
+    else:
+        assert isinstance(kernel, Linear)
+        operator = CovarianceOperator.from_features(views, shard=shard, rank=rank, scale=kernel.gamma)
+    across = [MatchedPairs(x, y) for x, y in combinations(views.unbind(), 2)]
+    return _Embedded(kernel, operator, across, shard)
+
+
+def _sized(values: Tensor, kernel: Kernel, shard: Shard) -> tuple[Tensor, float | Tensor]:
+    """The values of an unbounded kernel over a number that all processes share, and that number.
+
+    A polynomial of embeddings of 1e6 is 1e24, and the sum of its squares more than float32 can hold.
+    """
+    members = [k for k in kernel.modules() if isinstance(k, Kernel) and not hasattr(k, "kernels")]
+    if all(math.isfinite(member.bound) for member in members):
+        return values, 1.0
+    size = shard.sum(values.detach().abs().amax()).clamp_min(1.0)
+    return values / size, size

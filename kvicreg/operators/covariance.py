@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.distances import Gram, safe_sqrt, squared_length, symmetric_product
-from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
+from kvicreg.kernels.distances import inner_products, safe_sqrt, squared_length, symmetric_product
+from kvicreg.kernels.tensors import at_least_float32, first_order_only, full_precision, is_concrete
 from kvicreg.operators.eigenvalues import eigenvalues
 from kvicreg.operators.shard import Shard
 
@@ -53,13 +53,14 @@ class CovarianceOperator:
 
     @classmethod
     def from_gram(cls, gram: Tensor, *, rank: float = float("inf"), scale: float | Tensor = 1.0) -> CovarianceOperator:
-        """From a Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
+        """From a symmetric Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
         gram, b = at_least_float32(gram, "gram"), gram.shape[-1]
-        own = gram.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
-        round_off = own.abs() * (ROUND_OFFS * torch.finfo(gram.dtype).eps * scale)
-        return cls(_Centre.apply(gram), scale / b, b, int(min(b - 1, rank)), round_off=round_off)
+        _check_symmetric(gram.detach())
+        diagonal = gram.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
+        round_off = diagonal.abs() * (ROUND_OFFS * torch.finfo(gram.dtype).eps * scale)
+        return cls(_centred(gram), scale / b, b, int(min(b - 1, rank)), round_off=round_off)
 
     @classmethod
     def from_features(
@@ -77,8 +78,8 @@ class CovarianceOperator:
         features = features - mean
         if features.shape[-1] >= shard.total:
             features = shard.gather(features)
-            return cls.from_gram(Gram.apply(features), rank=min(rank, features.shape[-1]), scale=scale)
-        moment, diagonal_squares, _, _ = _Moments.apply(features, shard)
+            return cls.from_gram(inner_products(features), rank=min(rank, features.shape[-1]), scale=scale)
+        moment, diagonal_squares = _moments(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
         return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
 
@@ -102,7 +103,7 @@ class CovarianceOperator:
     @cached_property
     def _norms(self) -> tuple[Tensor, Tensor, Tensor]:
         with full_precision(self._matrix):
-            trace, squares, diagonal_squares = _Norms.apply(self._matrix)
+            trace, squares, diagonal_squares = _norms(self._matrix)
         return trace, squares, diagonal_squares if self._diagonal_squares is None else self._diagonal_squares
 
     def trace(self) -> Tensor:
@@ -140,47 +141,60 @@ class CovarianceOperator:
         return f"CovarianceOperator({side}, shape={tuple(self._matrix.shape)}, samples={self.samples})"
 
 
+def _check_symmetric(gram: Tensor) -> None:
+    """Refuse a matrix that is not symmetric, seen in its products with one vector; only where it is free to look."""
+    if gram.device.type != "cpu" or not is_concrete():
+        return
+    probe = torch.cos(torch.arange(gram.shape[-1], dtype=gram.dtype))
+    left, right = gram @ probe, gram.mT @ probe
+    scale = gram.shape[-1] ** 0.5 * float(torch.maximum(gram.amax(), -gram.amin()))
+    difference = float((left - right).abs().max())
+    if difference > 1e3 * torch.finfo(gram.dtype).eps * scale:
+        raise ValueError("gram must be symmetric; the matrix and its transpose differ")
+
+
 # The functions below have written gradients: each is one or two passes over a matrix where autograd would make many.
+# They are made of differentiable operations on what was given, so that second derivatives are right.
 
 
-class _Centre(torch.autograd.Function):
-    """``H K H`` of symmetric K, and ``H G H`` for its symmetric gradient, by means instead of products."""
+def _centred(gram: Tensor) -> Tensor:
+    """``H K H`` by means instead of products."""
+    centred: Tensor = _Centred.apply(gram) if is_concrete() else _double_centred(gram)
+    return centred
 
-    generate_vmap_rule = True
 
+class _Centred(torch.autograd.Function):
     @staticmethod
-    def forward(gram: Tensor) -> Tensor:
+    def forward(ctx: Any, gram: Tensor) -> Tensor:
         return _double_centred(gram)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        pass
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         # nobody else holds this gradient: the matrix is the operator's own
-        return _double_centred(grad, in_place=is_concrete(grad) and not torch.is_grad_enabled())
+        return _double_centred(grad, in_place=not torch.is_grad_enabled())
 
 
 def _double_centred(matrix: Tensor, *, in_place: bool = False) -> Tensor:
-    mean = matrix.mean(dim=-1, keepdim=True)
-    shift = mean - mean.mean(dim=-2, keepdim=True) / 2
-    return (matrix.sub_(shift) if in_place else matrix - shift).sub_(shift.mT)
+    rows, columns = matrix.mean(dim=-1, keepdim=True), matrix.mean(dim=-2, keepdim=True)
+    shift = rows - rows.mean(dim=-2, keepdim=True)
+    return matrix.sub_(shift).sub_(columns) if in_place else (matrix - shift) - columns
+
+
+def _norms(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Trace, sum of squares, and sum of squares of the diagonal, of matrices."""
+    if is_concrete():
+        trace, squares, diagonal_squares = _Norms.apply(matrix)
+        return trace, squares, diagonal_squares
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    return diagonal.sum(-1), matrix.square().sum((-2, -1)), diagonal.square().sum(-1)
 
 
 class _Norms(torch.autograd.Function):
-    """Trace, sum of squares, and sum of squares of the diagonal, of symmetric matrices."""
-
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.save_for_backward(matrix)
         diagonal = matrix.diagonal(dim1=-2, dim2=-1)
         return diagonal.sum(-1), squared_length(matrix.flatten(-2)), diagonal.square().sum(-1)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
-        ctx.save_for_backward(inputs[0])
 
     @staticmethod
     def backward(ctx: Any, trace: Tensor, squares: Tensor, diagonal_squares: Tensor) -> Tensor:
@@ -191,31 +205,41 @@ class _Norms(torch.autograd.Function):
         return grad
 
 
-class _Moments(torch.autograd.Function):
-    """``X^T X`` and ``sum_i |x_i|^4`` of features X centred over the global batch, as if centred here.
+def _moments(features: Tensor, shard: Shard) -> tuple[Tensor, Tensor]:
+    """``X^T X`` and ``sum_i |x_i|^4`` of this process's rows of features X that were centred over the global batch.
 
-    The first has no gradient through the mean; that through the mean in the second is ``-4 mean_j |x_j|^2 x_j``.
+    The mean was taken for a constant. The first has no gradient through it; the second has, which is put in here:
+    ``-4 mean_j |x_j|^2 x_j``.
     """
+    if is_concrete() or shard.world > 1:
+        moment, fourth = _Moments.apply(features, shard)
+        return moment, fourth
+    centred = features - features.mean(dim=-2, keepdim=True)
+    return centred.mT @ centred, centred.square().sum(-1).square().sum(-1)
 
-    generate_vmap_rule = True
 
+class _Moments(torch.autograd.Function):
     @staticmethod
-    def forward(features: Tensor, shard: Shard) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, features: Tensor, shard: Shard) -> tuple[Tensor, Tensor]:
         lengths = squared_length(features)
         pull = shard.sum(lengths.unsqueeze(-2) @ features) / shard.total
-        return symmetric_product(features.mT), lengths.square().sum(-1), lengths, pull
+        ctx.shard = shard
+        ctx.save_for_backward(features, lengths, pull)
+        return symmetric_product(features.mT), lengths.square().sum(-1)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Shard], output: tuple[Tensor, ...]) -> None:
-        _, _, lengths, pull = output
-        ctx.mark_non_differentiable(lengths, pull)
-        ctx.save_for_backward(inputs[0], lengths, pull)
-
-    @staticmethod
-    def backward(ctx: Any, moment: Tensor, fourth: Tensor, *_: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, moment: Tensor, fourth: Tensor) -> tuple[Tensor, None]:
         features, lengths, pull = ctx.saved_tensors
+        x = features
+        again = torch.is_grad_enabled()
+        if again and ctx.shard.world == 1:
+            x = features - features.mean(dim=-2, keepdim=True)
+            lengths = x.square().sum(-1)
+            pull = lengths.unsqueeze(-2) @ x / ctx.shard.total
         scale = (4 * fourth)[..., None, None]
-        through_diagonal = torch.addcmul(pull * -scale, features, lengths.unsqueeze(-1) * scale)
-        if features.dim() == 3 and is_concrete(features):
-            return through_diagonal.baddbmm_(features, moment + moment.mT), None
-        return features @ (moment + moment.mT) + through_diagonal, None
+        grad = torch.addcmul(pull * -scale, x, lengths.unsqueeze(-1) * scale)
+        both = moment + moment.mT
+        grad = grad.baddbmm_(x, both) if x.dim() == 3 else grad + x @ both
+        if again and ctx.shard.world > 1:
+            grad = first_order_only(grad, "a loss over several processes", moment, fourth, features)
+        return grad, None

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
-from kvicreg.kernels.pairs import TwoViews
 from kvicreg.kernels.tensors import is_concrete
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.shard import Shard
@@ -58,30 +57,27 @@ class RandomFourier(Approximation):
         self._step = 0
         self._drawn: dict[Any, tuple[Any, Tensor]] = {}
 
+    def advance(self) -> None:
+        self._step += self.redraw
+
     def features(self, views: Sequence[Tensor] | Tensor, kernel: Kernel, shard: Shard) -> Tensor:
-        if self.redraw and self.training and torch.is_grad_enabled():
-            self._step += 1
         members = kernel.members() if isinstance(kernel, Sum) else [(1.0, kernel)]
         share = self.count // len(members)
         share -= share % 2 if self.form == "paired" else 0
         if share < 2:
             raise ValueError(f"{self.count} features are too few for a sum of {len(members)} kernels")
-        parts = [self._member(views, member, weight, share, i) for i, (weight, member) in enumerate(members)]
+        z = views if isinstance(views, Tensor) else torch.stack(list(views))
+        parts = [self._member(z, member, weight, share, i) for i, (weight, member) in enumerate(members)]
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
-    def _member(
-        self, views: Sequence[Tensor] | Tensor, kernel: Kernel, weight: float | Tensor, count: int, index: int
-    ) -> Tensor:
+    def _member(self, z: Tensor, kernel: Kernel, weight: float | Tensor, count: int, index: int) -> Tensor:
         """``sqrt(weight)`` times `count` features of one member."""
         scale = (weight * 2 / count) ** 0.5
-        noise, phase = self._draw(views[0], kernel, count, index)
-        frequencies = kernel.frequencies(noise).mT
-        angles = views.project(frequencies) if isinstance(views, TwoViews) else [view @ frequencies for view in views]
+        noise, phase = self._draw(z, kernel, count, index)
+        angles = z @ kernel.frequencies(noise).mT
         if self.form == "cosine":
-            return (torch.stack(angles) + phase).cos() * scale
-        learnt = isinstance(scale, Tensor)
-        circle: Tensor = _Circle.apply(1.0 if learnt else scale, *angles)
-        return circle * scale if learnt else circle
+            return (angles + phase).cos() * scale
+        return _circle(angles, 1.0) * scale if isinstance(scale, Tensor) else _circle(angles, scale)
 
     def _draw(self, z: Tensor, kernel: Kernel, count: int, index: int) -> tuple[Any, Tensor]:
         """Spectral noise and phases, drawn on the CPU so that all processes and devices agree, and kept."""
@@ -113,31 +109,31 @@ class RandomFourier(Approximation):
         return f"features={self.count}, form={self.form!r}, orthogonal={self.orthogonal}, redraw={self.redraw}"
 
 
+def _circle(angles: Tensor, scale: float) -> Tensor:
+    """``scale * [cos a, sin a]``."""
+    circle: Tensor
+    circle = _Circle.apply(angles, scale) if is_concrete() else torch.cat([angles.cos(), angles.sin()], dim=-1) * scale
+    return circle
+
+
 class _Circle(torch.autograd.Function):
-    """``scale * [cos a, sin a]`` of every view, stacked; its gradient needs the output alone."""
-
-    generate_vmap_rule = True
+    """Its gradient needs the output alone, which autograd knows: it can be differentiated again."""
 
     @staticmethod
-    def forward(scale: float, *angles: Tensor) -> Tensor:
-        if not is_concrete(angles[0]):
-            return torch.stack([torch.cat([a.cos(), a.sin()], dim=-1) for a in angles]) * scale
-        rows, count = angles[0].shape
-        circle = angles[0].new_empty(len(angles), rows, 2 * count)
-        for view, a in enumerate(angles):
-            torch.cos(a, out=circle[view, :, :count])
-            torch.sin(a, out=circle[view, :, count:])
-        return circle.mul_(scale)
+    def forward(ctx: Any, angles: Tensor, scale: float) -> Tensor:
+        count = angles.shape[-1]
+        circle = angles.new_empty(*angles.shape[:-1], 2 * count)
+        torch.cos(angles, out=circle[..., :count])
+        torch.sin(angles, out=circle[..., count:])
+        circle.mul_(scale)
+        ctx.save_for_backward(circle)
+        return circle
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         cos, sin = ctx.saved_tensors[0].chunk(2, dim=-1)
         grad_cos, grad_sin = grad.chunk(2, dim=-1)
-        return None, *(grad_sin * cos).addcmul_(grad_cos, sin, value=-1).unbind()
+        return (grad_sin * cos).addcmul_(grad_cos, sin, value=-1), None
 
 
 def _map(function: Any, noise: Any) -> Any:
@@ -147,10 +143,9 @@ def _map(function: Any, noise: Any) -> Any:
 def _orthogonal(draws: Tensor, generator: torch.Generator) -> Tensor:
     """Rows of the same lengths as `draws`, in directions that are orthonormal within blocks of p rows."""
     count, dimension = draws.shape
-    blocks = [
-        torch.linalg.qr(torch.randn(dimension, dimension, generator=generator))[0].mT
-        for _ in range(math.ceil(count / dimension))
-    ]
-    directions = torch.cat(blocks)[:count]
-    lengths: Tensor = torch.linalg.vector_norm(draws, dim=1, keepdim=True)
-    return directions * lengths
+    blocks = torch.randn(math.ceil(count / dimension), dimension, dimension, generator=generator)
+    basis, triangle = torch.linalg.qr(blocks)
+    # uniform among all orthogonal matrices only with these signs: LAPACK's own make some entries always negative
+    basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+    directions: Tensor = basis.mT.flatten(0, 1)[:count]
+    return directions * torch.linalg.vector_norm(draws, dim=1, keepdim=True)

@@ -17,7 +17,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from kvicreg.kernels.tensors import first_order_only
+
 __all__ = ["Shard"]
+
+SUBJECT = "a loss over several processes"
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         shard: Shard = ctx.shard
-        return grad.narrow(-2, shard.offset, shard.rows) * shard.world, None
+        local = grad.narrow(-2, shard.offset, shard.rows) * shard.world
+        return first_order_only(local, SUBJECT, grad), None
 
 
 class _Sum(torch.autograd.Function):
@@ -99,4 +104,4 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad * ctx.world, None
+        return first_order_only(grad * ctx.world, SUBJECT, grad), None
