@@ -91,11 +91,11 @@ def kornia_views(config: ViewConfig, channels: int, side: int) -> Callable[[Tens
 
     c, parts = config, []
     if c.affine:
-        scale = (1 - c.scale, 1 + c.scale)
+        scale = (1 - c.zoom, 1 + c.zoom)
         parts.append(K.RandomAffine(c.rotation, (c.translation,) * 2, scale, c.shear, p=1.0))
     if c.crop_area < 1:
         ratio = (1 / c.crop_ratio, c.crop_ratio)
-        parts.append(K.RandomResizedCrop((side, side), scale=(c.crop_area, 1.0), ratio=ratio))
+        parts.append(K.RandomResizedCrop((side, side), scale=(c.crop_area, c.crop_area_max), ratio=ratio))
     if c.flip:
         parts.append(K.RandomHorizontalFlip(p=c.flip))
     if c.jitter:

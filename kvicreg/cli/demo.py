@@ -39,6 +39,11 @@ def train_and_probe(out: Path, seed: int) -> Path:
     Each row of the table is the accuracy on the 2,000 test images, which nothing before has seen.
     """
 
+    from rich.console import Console
+    from rich.table import Table
+
+    from kvicreg.data import load
+    from kvicreg.evaluation.controls import RawPixels, random_encoder
     from kvicreg.measures.features import extract
     from kvicreg.runs import RunFolder, load_encoder, load_settings
     from kvicreg.training import train
@@ -74,6 +79,8 @@ def train_and_probe(out: Path, seed: int) -> Path:
 
 def scores(x: Tensor, y: Tensor, test_x: Tensor, test_y: Tensor, seed: int) -> dict[str, float]:
     """Accuracy of a linear probe with few labels, and of nearest neighbours with few labels and with all."""
+
+    from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 
     accuracy = {}
     few = {count: labelled_subset(y, count / len(y), seed) for count in LABELS}

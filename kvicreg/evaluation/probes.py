@@ -100,7 +100,12 @@ def sgd_probe(
     classes, labels = torch.unique(train_y.cpu(), return_inverse=True)
     head = torch.nn.Linear(train_x.shape[1], len(classes))
     batch_size = min(batch_size, max(16, len(train_x) // 20))  # small data: at least 20 steps per epoch
-    settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+    settings: dict[str, Any] = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "seed": seed,
+    }
     _fit_by_sgd(head, (train_x.float().cpu() - mean) / scale, labels, **settings)
     with torch.no_grad():
         predictions = classes[head((test_x.float().cpu() - mean) / scale).argmax(1)]

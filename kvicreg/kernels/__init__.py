@@ -10,6 +10,7 @@ from __future__ import annotations
 from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel, StationaryKernel
 from kvicreg.kernels.composite import Mixture, Product, Sum
+from kvicreg.kernels.inverse_multiquadric import InverseMultiquadric
 from kvicreg.kernels.laplacian import Laplacian
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.multi_rbf import multi_rbf
@@ -24,6 +25,7 @@ from kvicreg.kernels.self_tuning import SelfTuning
 __all__ = [
     "KERNELS",
     "RBF",
+    "InverseMultiquadric",
     "Kernel",
     "KernelOptions",
     "Laplacian",

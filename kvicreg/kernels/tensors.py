@@ -64,5 +64,7 @@ def first_order_only(gradient: Tensor, subject: str, *inputs: Tensor) -> Tensor:
     """A written gradient of `inputs` that raises when it is differentiated itself."""
     if is_concrete() and not torch.is_grad_enabled():
         return gradient
-    refused: Tensor = _Refused.apply(gradient, f"kvicreg: second derivatives of {subject} are not supported; it can be differentiated once", *inputs)
+    refused: Tensor = _Refused.apply(
+        gradient, f"kvicreg: second derivatives of {subject} are not supported; it can be differentiated once", *inputs
+    )
     return refused

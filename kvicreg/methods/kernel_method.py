@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.methods.base import MethodOptions
-from kvicreg.methods.shim import APPROXIMATIONS, KERNELS, ApproximationOptions, KernelOptions
+from kvicreg.operators.approximation import APPROXIMATIONS, ApproximationOptions
 from kvicreg.options import choice
 
 __all__ = ["KernelMethodOptions"]
@@ -18,6 +19,14 @@ class KernelMethodOptions(MethodOptions):
 
     kernel: KernelOptions = choice("rbf", KERNELS, "Kernel by name, or a mixture: rbf+linear, 0.3*rbf+0.7*linear.")
     approximation: ApproximationOptions = choice("exact", APPROXIMATIONS, "How the kernel's operator is computed.")
+
+    learns_mixtures: ClassVar[bool] = False
+    """Whether its loss lets the shares of a mixture follow something else than the loss itself."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if getattr(self.kernel, "learn_mixture", False) and not self.learns_mixtures:
+            raise ValueError(f"learn_mixture is for kernel-vicreg; under {self.name} the shares would follow its loss")
 
     def in_feature_space(self, seed: int) -> dict[str, Any]:
         """The kernel and the approximation, as keywords of a loss."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
 
-from kvicreg.losses import KernelVICRegLoss
+from kvicreg.losses import KernelVICRegLoss, KernelVICRegOptions
 from kvicreg.methods.base import StepResult
 from kvicreg.methods.kernel_method import KernelMethodOptions
-from kvicreg.methods.shim import KernelVICRegOptions
 from kvicreg.methods.siamese import Siamese
 from kvicreg.options import option
 
@@ -37,11 +36,18 @@ class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
         None, "Group-fair terms: a file with a group per training image, FILE.csv:COLUMN, or a column of groups.csv."
     )
 
+    learns_mixtures = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("group_weight", "group_bandwidth"):
-            if self.groups is None and getattr(self.loss, name) != getattr(KernelVICRegOptions, name):
-                raise ValueError(f"{name} is read only with groups, which is not given")
+        needs = {
+            "group_weight": ("groups", self.groups is not None),
+            "group_bandwidth": ("groups", self.groups is not None),
+            "learn_mixture_by": ("learn_mixture", getattr(self.kernel, "learn_mixture", False)),
+        }
+        for name, (other, given) in needs.items():
+            if not given and getattr(self.loss, name) != getattr(KernelVICRegOptions, name):
+                raise ValueError(f"{name} is read only with {other}, which is not given")
 
     def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelVICReg:
         return KernelVICReg(encoder, projector, KernelVICRegLoss(**self.in_feature_space(seed), **self.loss.flat()))

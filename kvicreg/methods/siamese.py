@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
+from kvicreg.losses.terms import TermsLoss
 from kvicreg.methods.base import Method, StepResult
 
 __all__ = ["Siamese"]
@@ -19,6 +20,6 @@ class Siamese(Method):
         z1, z2 = (self.embed(view) for view in views)
         if not hasattr(self.loss, "terms"):
             return StepResult(self.loss(z1, z2), {}, z1.detach())
-        terms = self.loss.terms(z1, z2, **more)
+        terms = (self.loss.step if isinstance(self.loss, TermsLoss) else self.loss.terms)(z1, z2, **more)
         logged = {name: value.detach() for name, value in terms._asdict().items() if name != "total"}
         return StepResult(terms.total, logged, z1.detach())

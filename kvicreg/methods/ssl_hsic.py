@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
+from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.losses import SSLHSICLoss, SSLHSICOptions
 from kvicreg.methods.kernel_method import KernelMethodOptions
-from kvicreg.methods.shim import KERNELS, KernelOptions
 from kvicreg.methods.siamese import Siamese
 from kvicreg.options import choice
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from torch import nn
 
-from kvicreg.losses import VICRegLoss
+from kvicreg.losses import VICRegLoss, VICRegOptions
 from kvicreg.methods.base import MethodOptions
-from kvicreg.methods.shim import VICRegOptions
 from kvicreg.methods.siamese import Siamese
 
 __all__ = ["VICReg"]

@@ -22,7 +22,9 @@ def resolved(kernel: Kernel, views: Sequence[Tensor] | Tensor, shard: Shard) -> 
     return kernel.resolve(_some_rows(views, shard))
 
 
-def advance(kernel: Kernel, approximation: Approximation | None, views: Sequence[Tensor] | Tensor, shard: Shard) -> None:
+def advance(
+    kernel: Kernel, approximation: Approximation | None, views: Sequence[Tensor] | Tensor, shard: Shard
+) -> None:
     """One training step: smoothed bandwidths follow these views ``(b, p)``, an approximation draws anew if it does."""
     if approximation is not None:
         approximation.advance()

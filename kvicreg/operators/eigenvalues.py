@@ -140,9 +140,7 @@ def _rescued(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:
         left, singular, _ = torch.linalg.svd(solvable + shift[..., None] * identity)
         values, basis = singular.flip(-1) - shift, left.flip(-1)
     values = values.masked_fill(~finite[..., None], torch.nan)
-    warnings.warn(
-        "an eigendecomposition did not converge; it was repeated in float64", RuntimeWarning, stacklevel=2
-    )
+    warnings.warn("an eigendecomposition did not converge; it was repeated in float64", RuntimeWarning, stacklevel=2)
     return values.to(matrix), basis.to(matrix)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -10,9 +11,10 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, SamePoints
-from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.approximation import Approximation, ApproximationOptions
 from kvicreg.operators.eigenvalues import eigenvectors
 from kvicreg.operators.shard import Shard
+from kvicreg.options import option
 
 __all__ = ["Nystrom"]
 
@@ -109,3 +111,13 @@ def _leverage(points: Tensor, kernel: Kernel, count: int) -> Tensor:
     unexplained = kernel.evaluate(SamePoints(points)).double() - explained
     scores: Tensor = unexplained.clamp_min(0) + ridge
     return scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class NystromOptions(ApproximationOptions, name="nystrom"):
+    """Settings of `Nystrom`."""
+
+    components: int = option(128, "Landmarks.", above=0)
+
+    def build(self, seed: int) -> Nystrom:
+        return Nystrom(landmarks=self.components, seed=seed)

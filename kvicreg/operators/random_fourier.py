@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -12,8 +13,9 @@ from torch import Tensor
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
 from kvicreg.kernels.tensors import is_concrete
-from kvicreg.operators.approximation import Approximation
+from kvicreg.operators.approximation import Approximation, ApproximationOptions
 from kvicreg.operators.shard import Shard
+from kvicreg.options import option
 
 __all__ = ["RandomFourier"]
 
@@ -149,3 +151,13 @@ def _orthogonal(draws: Tensor, generator: torch.Generator) -> Tensor:
     basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
     directions: Tensor = basis.mT.flatten(0, 1)[:count]
     return directions * torch.linalg.vector_norm(draws, dim=1, keepdim=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomFourierOptions(ApproximationOptions, name="random-fourier"):
+    """Settings of `RandomFourier`."""
+
+    components: int = option(128, "Random features.", at_least=2)
+
+    def build(self, seed: int) -> RandomFourier:
+        return RandomFourier(features=self.components, seed=seed)

@@ -49,7 +49,7 @@ class EngineOptions(Options):
 
     seed: int = option(0, "Seed of the weights, the order of the data and the views.", at_least=0, at_most=2**31 - 1)
     precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] = option(
-        "32-true", "Arithmetic of the encoder; auto is bf16-mixed where that is fast. The loss has float32 at least."
+        "32-true", "Arithmetic of the encoder; auto is bf16-mixed where that is fast."
     )
     accelerator: str = option("auto", "cpu, gpu, ... as Lightning names them.")
     devices: int = option(1, "Devices (processes) per node.", above=0)

@@ -13,6 +13,7 @@ from torch import Tensor
 from kvicreg.data import ImageData, Views, batches, count_batches
 from kvicreg.data.addresses import key
 from kvicreg.methods import Method
+from kvicreg.operators.eigenvalues import count_repeated
 from kvicreg.runs import Settings
 from kvicreg.training.schedule import learning_rate
 
@@ -49,6 +50,7 @@ class SelfSupervised(pl.LightningModule):
         self.views = Views.of(data) if views is None and data is not None else views
         self.groups: Tensor | None
         self.register_buffer("groups", groups, persistent=False)
+        self.repeated_decompositions = 0  # because the first eigensolver gave up
         self.batches_done = 0  # since the start of training: with the settings, the whole address of the next batch
         self.form = torch.channels_last if self._suits_channels_last() else torch.preserve_format
         if self.form is torch.channels_last:
@@ -67,7 +69,9 @@ class SelfSupervised(pl.LightningModule):
         views = [view.to(self.dtype, memory_format=self.form) for view in views]
         labels = None if self.data is None else batch[2]
         groups = {} if self.groups is None else {"groups": self.groups[batch[1]]}
-        result = self.method(views, self.global_step, labels, **groups)
+        with count_repeated() as count:
+            result = self.method(views, self.global_step, labels, **groups)
+        self.repeated_decompositions += count.repeated
         self.batches_done += 1
         terms = {"loss": result.loss.detach(), **result.terms}  # Lightning divides "loss" when it accumulates
         return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}

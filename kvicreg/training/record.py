@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvicreg.operators.eigenvalues import repeated_decompositions
 from kvicreg.runs import RunFolder
 from kvicreg.training import alarm
 from kvicreg.training.module import SelfSupervised
@@ -46,7 +45,7 @@ class Record(pl.Callback):
         self.batches = 0
         self.live: dict[str, float] = {}  # what the progress bar shows
         self.clock, self.clock_images = time.perf_counter(), 0
-        self.repeated = repeated_decompositions()
+        self.repeated = 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.sums = {
@@ -92,7 +91,7 @@ class Record(pl.Callback):
         row |= {"learning_rate": module.current_learning_rate()}
         row |= dict(zip(("probe_accuracy", "knn_accuracy"), probe or (math.nan, math.nan), strict=True))
         warnings = alarm.warnings(now, self.first, bounded=bounded)
-        self.repeated, before = repeated_decompositions(), self.repeated
+        self.repeated, before = module.repeated_decompositions, self.repeated
         if self.repeated > before:
             warnings.append(
                 f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64."

@@ -125,29 +125,28 @@ def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoi
 def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logger: Any) -> pl.Trainer:
     """Lightning's Trainer for the settings; nothing is written by itself."""
     engine, schedule = settings.engine, settings.schedule
-    options: dict[str, Any] = dict(
-        max_epochs=schedule.epochs,
-        max_steps=schedule.max_steps or -1,
-        accelerator=engine.accelerator,
-        devices=engine.devices,
-        num_nodes=engine.nodes,
-        strategy=strategy_of(settings),
-        precision=engine.precision,
-        accumulate_grad_batches=schedule.accumulate,
-        gradient_clip_val=settings.optimizer.clip,
-        deterministic=engine.deterministic,
-        sync_batchnorm=torch.cuda.is_available() and engine.devices * engine.nodes > 1,
-        use_distributed_sampler=False,  # data.batches gives every process its slice
-        callbacks=list(callbacks),
-        plugins=[AtomicCheckpointIO()],
-        logger=logger,
-        default_root_dir=settings.folder,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
     try:
-        return pl.Trainer(**options)
+        return pl.Trainer(
+            max_epochs=schedule.epochs,
+            max_steps=schedule.max_steps or -1,
+            accelerator=engine.accelerator,
+            devices=engine.devices,
+            num_nodes=engine.nodes,
+            strategy=strategy_of(settings),
+            precision=engine.precision,  # type: ignore[arg-type]  # auto has been resolved
+            accumulate_grad_batches=schedule.accumulate,
+            gradient_clip_val=settings.optimizer.clip,
+            deterministic=engine.deterministic,
+            sync_batchnorm=torch.cuda.is_available() and engine.devices * engine.nodes > 1,
+            use_distributed_sampler=False,  # data.batches gives every process its slice
+            callbacks=list(callbacks),
+            plugins=[AtomicCheckpointIO()],
+            logger=logger,
+            default_root_dir=settings.folder,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
     except (ValueError, MisconfigurationException) as error:  # such as an accelerator that is not there
         raise ValueError(" ".join(str(error).split())) from error
 

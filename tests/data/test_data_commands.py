@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from kvicreg.data.presets import ViewOptions
 from kvicreg.data.commands import contact_sheet, get_data, list_data, show_data
+from kvicreg.data.presets import ViewOptions
 
 
 def test_list_tells_what_is_here(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:

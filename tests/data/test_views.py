@@ -10,8 +10,8 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from kvicreg.data import PRESETS, ArrayData, ViewConfig, Views, load, normalisation, view_config
-from kvicreg.data.presets import ViewOptions
 from kvicreg.data import views as views_module
+from kvicreg.data.presets import ViewOptions
 
 NATURAL = view_config("natural")
 

@@ -126,7 +126,9 @@ def read_settings(tmp_path_factory) -> set[str]:
 
     def spy(self, name):
         code = sys._getframe(1).f_code
-        if code.co_filename.startswith(package) and not code.co_filename.endswith(("kvicreg/options.py", "runs/config.py")):
+        if code.co_filename.startswith(package) and not code.co_filename.endswith(
+            ("kvicreg/options.py", "runs/config.py")
+        ):
             value = object.__getattribute__(self, name)
             if name == "flat":  # handed on whole, to a constructor that refuses what it does not know
                 read.update(value())
@@ -186,7 +188,9 @@ def test_every_setting_is_read_by_the_code(name, read_settings):
 def test_every_setting_has_help(name):
     helps = [f.metadata["help"] for cls in _options(Settings) for f in _fields(cls, name)]
     assert helps
-    assert all(text.endswith((".", "...")) and text[0].isupper() or text.startswith(("cpu", "torch")) for text in helps)
+    assert all(
+        (text.endswith((".", "...")) and text[0].isupper()) or text.startswith(("cpu", "torch")) for text in helps
+    )
 
 
 def _fields(cls, name):

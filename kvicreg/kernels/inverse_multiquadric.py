@@ -1,0 +1,45 @@
+"""The inverse multiquadric kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kvicreg.kernels.bandwidth import Gamma
+from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.options import StationaryOptions
+
+__all__ = ["InverseMultiquadric"]
+
+
+class InverseMultiquadric(StationaryKernel):
+    """``k(x, y) = 1 / sqrt(1 + gamma |x - y|_2^2)``.
+
+    Bounded by 1, with heavy tails: the rational quadratic kernel with alpha 1/2 and half of its gamma. Of embeddings at
+    unit length, with gamma 1, it is the kernel of SSL-HSIC.
+
+    Args:
+        gamma: a positive number, "median" (``1 / median |x_i - x_j|^2``), "smoothed" or a `kernels.Median`.
+
+    Example:
+        >>> InverseMultiquadric(gamma=3.0)(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.0000, 0.5000],
+                [0.5000, 1.0000]])
+    """
+
+    def __init__(self, gamma: Gamma = 1.0) -> None:
+        super().__init__(gamma)
+
+    def profile(self, exponent: Tensor) -> Tensor:
+        return torch.rsqrt(1 - exponent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InverseMultiquadricOptions(StationaryOptions, name="inverse_multiquadric"):
+    """The settings of the inverse multiquadric kernel, whose scale is 1 unless another is chosen."""
+
+    def make(self) -> InverseMultiquadric:
+        is_median = self.bandwidth_momentum != 0 or self.bandwidth_multiple != 1
+        return InverseMultiquadric(self.scale() if is_median or self.gamma is not None else 1.0)
