@@ -17,7 +17,12 @@ from kvicreg.training.guard import StepGuard
 from kvicreg.training.record import Record
 
 NEEDED = ("state_dict", "optimizer_states", "callbacks", "batches_done", "pytorch-lightning_version")
-ADVICE = "copy the best checkpoint over it to go on from there, or begin again with --overwrite"
+
+
+def way_out(checkpoint: Path) -> str:
+    """How to go on where a run's last checkpoint can't be used."""
+    best = RunFolder(checkpoint.parents[1]).checkpoint("best")
+    return f"copy {best.name} over it to go on from the best epoch, or begin again with --overwrite"
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -35,10 +40,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             raise
         except Exception as error:  # torch, zipfile and pickle raise whatever the damage makes them stumble over
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ValueError(f"{path} is damaged ({reason[:200]}); {ADVICE}") from error
+            raise ValueError(f"{path} is damaged ({reason[:200]}); {way_out(Path(path))}") from error
         missing = [key for key in NEEDED if not isinstance(checkpoint, dict) or key not in checkpoint]
         if missing:
-            raise ValueError(f"{path} was not written by this version of kvicreg: it lacks {missing[0]}; {ADVICE}")
+            raise ValueError(
+                f"{path} was not written by this version of kvicreg: it lacks {missing[0]}; {way_out(Path(path))}"
+            )
         return checkpoint
 
 

@@ -21,7 +21,7 @@ from kvicreg.methods import Method
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
-from kvicreg.training.checkpoint import ADVICE, AtomicCheckpointIO, Checkpoints
+from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
@@ -119,7 +119,8 @@ def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoi
         if checkpoint is None or guard.started or is_out_of_memory(error) or is_lost_process(error):
             raise
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{checkpoint} does not fit this run ({type(error).__name__}: {reason}); {ADVICE}") from error
+        what = f"{checkpoint} does not fit this run ({type(error).__name__}: {reason})"
+        raise ValueError(f"{what}; {way_out(checkpoint)}") from error
 
 
 def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logger: Any) -> pl.Trainer:
