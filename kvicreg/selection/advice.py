@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -87,10 +88,8 @@ def advise_on_run(path: Path) -> list[str]:
         ranking = {}
     if ranking:
         sentences += ranking.get("advice", [])
-    try:
+    with suppress(ValueError):
         sentences += _advise_on_record(run.metrics())
-    except ValueError:
-        pass
     if ranking is None:
         sentences.append("One run says nothing about other kernels: kvicreg select compares them on these images.")
     return sentences

@@ -119,7 +119,7 @@ def write_ranking(study: Study, ranking: dict[str, Any]) -> None:
 
 
 def _affordable_steps(available: float, settings: Settings, candidates: int) -> int:
-    """Steps that fit into the available minutes, measurements taken off; from a few timed steps, so not the same on every machine."""
+    """Steps that fit into the available minutes, measurements taken off; timed, so not the same on every machine."""
     seconds = timed(settings).seconds
     measurements = sum(sizes(candidates)) * (2.0 + 5000 / settings.schedule.batch_size * seconds / 3)
     return max(1, int((60 * available - measurements) / (1.1 * seconds)))
