@@ -1,23 +1,21 @@
-"""Time and memory of the loss, forward and backward, beside pytorch-metric-learning's VICReg in the same run."""
+"""Time and memory of the loss, forward and backward, beside the fastest VICReg of others in the same run."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
 import os
 import platform
-import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from kvicreg import KernelVICRegLoss, kernels, operators
+from kvicreg.benchmarks.measure import SECONDS_PER_SIZE, measure
+from kvicreg.benchmarks.peers import METRIC_LEARNING, PUBLISHED, peers
 
 EXACT_SIZES = (
     "256x256", "256x1024", "256x2048", "256x8192", "512x256", "512x1024", "512x2048",
@@ -32,14 +30,15 @@ KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
     "laplacian-l1": lambda: kernels.Laplacian(norm=1),
     "rq": kernels.RationalQuadratic,
 }
-SECONDS_PER_SIZE = 20.0
-"""Slow sizes are timed three times at least, and no more often than fits into this."""
-PEER = "VICReg (pytorch-metric-learning)"
+PEERS = {
+    PUBLISHED: "VICReg in the form of its published code (written here from the formula)",
+    METRIC_LEARNING: "VICRegLoss of pytorch-metric-learning",
+}
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement; `ratio` is to the peer at the same size, timed in turn with it."""
+    """One measurement; `ratio` is to the faster of the peers at the same size, `peer`, timed in turn with it."""
 
     batch: int
     width: int
@@ -50,6 +49,9 @@ class Row:
     peer_milliseconds: float
     peer_peak_mib: float
     ratio: float
+    peer: str = METRIC_LEARNING  # the only one of older files
+    published_milliseconds: float | None = None
+    metric_learning_milliseconds: float | None = None
 
 
 def run(
@@ -68,7 +70,8 @@ def run(
     """
     from rich.console import Console
     from rich.progress import Progress
-    from rich.table import Table
+
+    from kvicreg.benchmarks.loss_figures import draw
 
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     if threads:
@@ -88,56 +91,78 @@ def run(
             progress.update(task, description=f"{batch} x {width}")
             rows += _measure(batch, width, losses, repeats, device)
             progress.advance(task)
-    table = Table("b x p", "loss", "ms", "ratio", "MiB", "ratio", box=None, header_style="bold")
+    _show(rows, console)
+    out.mkdir(parents=True, exist_ok=True)
+    slopes = {name: scaling_slopes(rows, name) for name in approximations if len(scaling_sizes) > 1}
+    _write(rows, out, {**_conditions(repeats, device), "slopes": slopes})
+    draw(rows, out)
+    return rows
+
+
+def _show(rows: Sequence[Row], console: Any) -> None:
+    """Print the table, the name of the peer beside each ratio."""
+    from rich.table import Table
+
+    table = Table("b x p", "loss", "ms", "ratio", "to", "MiB", "ratio", box=None, header_style="bold")
     for row in rows:
         name = row.loss if row.approximation == "exact" else f"{row.loss}, {row.approximation}"
         memory = f"{row.peak_mib:.1f}", f"{row.peak_mib / row.peer_peak_mib:.3f}"
-        table.add_row(f"{row.batch} x {row.width}", name, f"{row.milliseconds:.1f}", f"{row.ratio:.3f}", *memory)
+        cost = f"{row.milliseconds:.1f}", f"{row.ratio:.3f}", row.peer
+        table.add_row(f"{row.batch} x {row.width}", name, *cost, *memory)
     console.print(table)
-    console.print(f"Ratios are to {PEER}.")
-    out.mkdir(parents=True, exist_ok=True)
-    setting = {
+    names = dict.fromkeys(row.peer for row in rows)
+    console.print("Ratios are to the faster peer at each size: " + "; ".join(f"{n}: {PEERS[n]}" for n in names) + ".")
+
+
+def _conditions(repeats: int, device: str) -> dict[str, Any]:
+    """Under which conditions was measured what."""
+    return {
         "what": "forward + backward of the loss; milliseconds are medians, peaks are of tensors beside the embeddings",
-        "peer": PEER,
+        "peer": "ratio and peer_* are to the faster of the peers at each size, which `peer` names",
+        "peers": {name: PEERS[name] for name in peers()},
         "repeats": f"{repeats}, or at least 3 where they take more than {SECONDS_PER_SIZE:.0f} s",
         "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
         "threads": torch.get_num_threads(),
         "spin_count": os.environ.get("GOMP_SPINCOUNT", "default"),
         "torch": torch.__version__,
-        "slopes": {name: scaling_slopes(rows, name) for name in approximations if len(scaling_sizes) > 1},
     }
-    (out / "bench-loss.json").write_text(json.dumps(setting | {"rows": [asdict(r) for r in rows]}, indent=2) + "\n")
+
+
+def _write(rows: Sequence[Row], out: Path, conditions: dict[str, Any]) -> None:
+    """Write bench-loss.json, .md and .csv."""
+    content = {**conditions, "rows": [asdict(row) for row in rows]}
+    (out / "bench-loss.json").write_text(json.dumps(content, indent=2) + "\n")
     (out / "bench-loss.md").write_text(markdown(rows))
     with (out / "bench-loss.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(rows[0])))
         writer.writeheader()
         writer.writerows(asdict(row) for row in rows)
-    from kvicreg.benchmarks.loss_figures import draw
-
-    draw(rows, out)
-    return rows
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """Ratios of time to the peer, a line per size: the exact kernels, then the approximations."""
+    """Ratios of time to the faster peer, a line per size: the exact kernels, then the approximations."""
     exact = [row for row in rows if row.approximation == "exact"]
     names = list(dict.fromkeys(row.loss for row in exact))
     lines = [f"| b x p | VICReg, ms | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
-    for size in dict.fromkeys((row.batch, row.width) for row in exact):
-        of_size = {row.loss: row for row in exact if (row.batch, row.width) == size}
-        peer = next(iter(of_size.values())).peer_milliseconds
-        lines.append(f"| {size[0]} x {size[1]} | {peer:.0f} | {' | '.join(f'{of_size[n].ratio:.3f}' for n in names)} |")
+    for title, of_size in _by_size(exact, "loss"):
+        lines.append(f"| {title} | {' | '.join(f'{of_size[name].ratio:.3f}' for name in names)} |")
     others = [row for row in rows if row.approximation != "exact"]
     names = list(dict.fromkeys(row.approximation for row in others))
     if names:
         titles = " | ".join(f"{name}, time / VICReg's | memory, MiB" for name in names)
         lines += ["", f"| b x p, RBF | VICReg, ms | {titles} |", "|---" * (2 * len(names) + 2) + "|"]
-    for size in dict.fromkeys((row.batch, row.width) for row in others):
-        of_size = {row.approximation: row for row in others if (row.batch, row.width) == size}
-        cells = " | ".join(f"{of_size[n].ratio:.3f} | {of_size[n].peak_mib:.0f}" for n in names)
-        peer = next(iter(of_size.values())).peer_milliseconds
-        lines.append(f"| {size[0]} x {size[1]} | {peer:.0f} | {cells} |")
+    for title, of_size in _by_size(others, "approximation"):
+        cells = " | ".join(f"{of_size[name].ratio:.3f} | {of_size[name].peak_mib:.0f}" for name in names)
+        lines.append(f"| {title} | {cells} |")
     return "\n".join(lines) + "\n"
+
+
+def _by_size(rows: Sequence[Row], key: str) -> Iterator[tuple[str, dict[str, Row]]]:
+    """For each size its first two cells, the size and the peer's time, and its rows by `key`."""
+    for batch, width in dict.fromkeys((row.batch, row.width) for row in rows):
+        of_size = {getattr(row, key): row for row in rows if (row.batch, row.width) == (batch, width)}
+        first = next(iter(of_size.values()))
+        yield f"{batch} x {width} | {first.peer_milliseconds:.0f} ({first.peer})", of_size
 
 
 def scaling_slopes(rows: Sequence[Row], approximation: str) -> dict[str, float]:
@@ -152,71 +177,23 @@ def scaling_slopes(rows: Sequence[Row], approximation: str) -> dict[str, float]:
 
 
 def _measure(batch: int, width: int, losses: Sequence[tuple[str, str]], repeats: int, device: str) -> Iterator[Row]:
-    from pytorch_metric_learning.losses import VICRegLoss as Peer
-
-    generator = torch.Generator().manual_seed(0)
-    views = [torch.randn(batch, width, generator=generator).to(device).requires_grad_() for _ in range(2)]
-    peer = Peer()
-    contenders: list[Callable[[], Tensor]] = [partial(peer, views[0], ref_emb=views[1])]
+    """Time the losses, (kernel, approximation), and the peers in turn; a row for each of the losses."""
+    rivals = peers()
+    contenders: dict[Any, Any] = dict(rivals)
     for name, approximation in losses:
         criterion = KernelVICRegLoss(KERNELS[name](), approximation=_approximation(approximation))
-        contenders.append(partial(criterion, *views))
-
-    def step(loss: Callable[[], Tensor]) -> float:
-        for view in views:
-            view.grad = None
-        start = time.perf_counter()
-        loss().backward()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - start
-
-    for loss in contenders:
-        step(loss)
-    timings: list[list[float]] = []
-    while len(timings) < repeats and (len(timings) < 3 or sum(map(sum, timings)) < SECONDS_PER_SIZE):
-        timings.append([step(loss) for loss in contenders])  # in turn: all see the same machine
-    medians = [statistics.median(column) * 1e3 for column in zip(*timings, strict=True)]
-    peaks = []
-    for loss in contenders:
-        for view in views:
-            view.grad = None  # or the step would begin by giving back what it has to hold in the end
-        peaks.append(_peak(partial(step, loss), device))
-    for i, (name, approximation) in enumerate(losses, 1):
+        contenders[name, approximation] = criterion
+    costs = measure(contenders, batch, width, repeats, device)
+    fastest = min(rivals, key=lambda name: costs[name].milliseconds)
+    peer = costs[fastest]
+    times = {name: round(costs[name].milliseconds, 2) for name in rivals}
+    for case in losses:
+        cost = costs[case]
         yield Row(
-            batch, width, name, approximation, round(medians[i], 2), round(peaks[i], 2), round(medians[0], 2),
-            round(peaks[0], 2), round(medians[i] / medians[0], 4),
+            batch, width, *case, round(cost.milliseconds, 2), round(cost.peak_mib, 2), round(peer.milliseconds, 2),
+            round(peer.peak_mib, 2), round(cost.milliseconds / peer.milliseconds, 4), fastest,
+            times[PUBLISHED], times.get(METRIC_LEARNING),
         )  # fmt: skip
-
-
-def _peak(step: Callable[[], object], device: str) -> float:
-    """MiB that a step holds at most, beside what was there before it."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        step()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
-    with _quiet(), torch.profiler.profile(profile_memory=True) as profiler:
-        step()
-    held = most = 0
-    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
-    return most / 2**20
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without the profiler's own messages, which it writes past Python to the standard error stream."""
-    kept = os.dup(2)
-    with Path(os.devnull).open("w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _parse(size: str) -> tuple[int, int]:

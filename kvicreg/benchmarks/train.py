@@ -2,7 +2,7 @@
 
 Three loops take turns, step by step, in one process: `kvicreg` is our whole training (Lightning, batches, views, loss,
 optimizer, record); `network` is forward, backward and optimizer of the same encoder and projector on ready tensors;
-`peer` is a plain loop of kornia's views and pytorch-metric-learning's VICRegLoss around the same network.
+`peer` is a plain loop of kornia's views and VICReg in its published form around the same network.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor
 
+from kvicreg.benchmarks.peers import published_vicreg
 from kvicreg.benchmarks.views import kornia_views
 from kvicreg.data import ArrayData, view_config
+from kvicreg.runs import Settings
 from kvicreg.training.build import build_method
-from kvicreg.training.config import TrainConfig
-from kvicreg.training.optim import build_optimizer
 from kvicreg.training.run import train
 
 CASES: dict[str, dict[str, Any]] = {
@@ -57,8 +57,8 @@ def run(
         )  # fmt: skip
     Console(soft_wrap=True).print(table)
     setting = {
-        "what": f"time per training step; ratio = kvicreg / network alone, round by round; the aim: at most {LIMIT}",
-        "peer": "kornia views and pytorch-metric-learning VICRegLoss in a plain loop around the same network",
+        "what": f"time per training step; ratio = kvicreg / network alone, round by round; the target: at most {LIMIT}",
+        "peer": "kornia views and VICReg in its published form in a plain loop around the same network",
         "batch_size": batch_size,
         "steps": steps,
         "threads": threads,
@@ -75,12 +75,11 @@ def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
     case = CASES[name]
     shape = (batch_size * (steps + 3), case["channels"], case["image_size"], case["image_size"])
     images = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    config = TrainConfig(**case, epochs=1, batch_size=batch_size, probe_images=0, accelerator="cpu")
-    others = {"network": network_step(config), **peer_step(config)}
+    settings = Settings.of(**case, epochs=1, batch_size=batch_size, probe_images=0, accelerator="cpu")
+    others = {"network": network_step(settings), **peer_step(settings)}
     with tempfile.TemporaryDirectory() as folder:
-        config.out = folder + "/run"
         turns = TakeTurns(others, steps)
-        train(config, data=ArrayData(images, name="noise"), quiet=True, callbacks=[turns])
+        train(settings.replace(out=f"{folder}/run"), data=ArrayData(images, name="noise"), quiet=True, callbacks=[turns])
     medians = {who: statistics.median(times) for who, times in turns.seconds.items()}
     rounds = [ours / bare for ours, bare in zip(turns.seconds["kvicreg"], turns.seconds["network"], strict=True)]
     return {
@@ -114,38 +113,43 @@ class TakeTurns(pl.Callback):
         self.started = time.perf_counter()
 
 
-def network_step(config: TrainConfig) -> Callable[[], None]:
+def network_step(settings: Settings) -> Callable[[], None]:
     """Forward, backward and optimizer of encoder and projector on ready tensors, with a linear loss."""
-    step = _network(config)
-    shape = (config.batch_size, config.channels, config.image_size, config.image_size)
-    ready = [torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2)]  # type: ignore[arg-type]
-    slopes = torch.randn(config.batch_size, config.projector_outputs) / config.batch_size
+    step, shape = _network(settings), _batch_shape(settings)
+    ready = [torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2)]
+    slopes = torch.randn(shape[0], settings.model.projector.projector_outputs) / shape[0]
     return lambda: step(ready, lambda z1, z2: ((z1 + z2) * slopes).sum())
 
 
-def peer_step(config: TrainConfig) -> dict[str, Callable[[], None]]:
-    """A step of kornia's views and pytorch-metric-learning's VICReg; nothing where they are not installed."""
+def peer_step(settings: Settings) -> dict[str, Callable[[], None]]:
+    """A step of kornia's views and the published form of VICReg; nothing where kornia is not installed."""
+    shape = _batch_shape(settings)
     try:
-        from pytorch_metric_learning.losses import VICRegLoss
-
-        views = kornia_views(view_config(config.views), config.channels, config.image_size)  # type: ignore[arg-type]
+        views = kornia_views(view_config(settings.views.preset), *shape[1:3])
     except ImportError:
         return {}
-    step, loss = _network(config), VICRegLoss()
-    shape = (config.batch_size, config.channels, config.image_size, config.image_size)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8)  # type: ignore[arg-type]
+    step, images = _network(settings), torch.randint(0, 256, shape, dtype=torch.uint8)
 
     def peer() -> None:
         two = [views(images.float() / 255).to(memory_format=torch.channels_last) for _ in range(2)]
-        step(two, lambda z1, z2: loss(z1, ref_emb=z2))
+        step(two, published_vicreg)
 
     return {"peer": peer}
 
 
-def _network(config: TrainConfig) -> Callable[[list[Tensor], Callable[[Tensor, Tensor], Tensor]], None]:
-    method = build_method(config)
+def _batch_shape(settings: Settings) -> tuple[int, int, int, int]:
+    """The shape (b, c, h, w) of a batch; every case says what its images are."""
+    side, channels = settings.data.image_size, settings.data.channels
+    assert side is not None
+    assert channels is not None
+    return settings.schedule.batch_size, channels, side, side
+
+
+def _network(settings: Settings) -> Callable[[list[Tensor], Callable[[Tensor, Tensor], Tensor]], None]:
+    """A step of encoder, projector and optimizer around any loss."""
+    method = build_method(settings)
     method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    optimizer = build_optimizer(method, config)
+    optimizer = settings.optimizer.build(method)
 
     def step(views: list[Tensor], loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         z1, z2 = (method.projector(method.encoder(view)) for view in views)

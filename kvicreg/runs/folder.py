@@ -265,6 +265,20 @@ class RunFolder:
     def write_selection(self, ranking: Mapping[str, Any]) -> Path:
         return self._write_json("selection.json", ranking)
 
+    def criteria(self, steps: int) -> dict[str, Any] | None:
+        """The label-free criteria after so many steps, or None where they have not been measured."""
+        path = self.path / f"criteria-{steps}.json"
+        return dict(json.loads(path.read_text())) if path.is_file() else None
+
+    def neighbours(self, steps: int) -> np.ndarray:
+        """The nearest neighbours (n, k) of the images that the criteria were measured on."""
+        return np.asarray(read_arrays(self.path / f"neighbours-{steps}.npz")["neighbours"])
+
+    def write_criteria(self, steps: int, criteria: Mapping[str, Any], neighbours: np.ndarray) -> None:
+        """Write the neighbours and then the criteria, whose file says that both are there."""
+        _write_arrays(self.path / f"neighbours-{steps}.npz", neighbours=neighbours)
+        self._write_json(f"criteria-{steps}.json", criteria)
+
     def write_demo(self, summary: Mapping[str, Any]) -> Path:
         return self._write_json("demo.json", summary)
 

@@ -111,7 +111,12 @@ class Settings(Options):
         What these leave open may be anything there; where the run and its data lie does not matter.
         """
         elsewhere = {"out", "data_root", *(["precision"] if self.engine.precision == "auto" else [])}
-        mine, theirs = self.resolved_method().flat(), other.flat()
+        encoder, image_size = self.model.encoder, other.data.image_size
+        mine = replace(
+            self.resolved_method(getattr(other.method, "classes", None)),
+            model=replace(self.model, encoder=encoder if image_size is None else encoder.resolved(image_size)),
+        ).flat()
+        theirs = other.flat()
         return all(v is None or v == theirs.get(name) for name, v in mine.items() if name not in elsewhere)
 
     def resolved_method(self, classes: int | None = None) -> Settings:

@@ -18,9 +18,9 @@ __all__ = ["Board", "Unit"]
 
 State = Literal["new", "waiting", "running", "done", "failed"]
 SILENT_SECONDS = 900.0
-"""A worker on another machine that has said nothing for so long is gone."""
+"""A worker on another machine that has been silent for this long is taken to be gone."""
 ATTEMPTS = 3
-"""A unit whose process has died so many times is a candidate that can't be run."""
+"""A unit whose process has died this many times is a candidate that can't be run."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Board:
         for trial in self._storage.get_all_trials(self._study, deepcopy=False):
             if trial.params["rung"] == rung and trial.params["candidate"] in trials:
                 trials[trial.params["candidate"]].append(trial)
-        return [self._unit(name, rung, found) for name, found in trials.items()]
+        return [self._unit(name, rung, attempts) for name, attempts in trials.items()]
 
     def take(self, unit: Unit) -> int | None:
         """Take a unit that is new or waiting; returns its trial, or None when another process was faster."""
@@ -90,7 +90,7 @@ class Board:
         return trial
 
     def beat(self, trial: int) -> None:
-        """Say that this process is still at work."""
+        """Record that this process is still at work."""
         self._storage.set_trial_user_attr(trial, "beat", time.time())
 
     def done(self, trial: int, measured: dict[str, Any], value: float) -> None:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kvicreg.training.config import TrainConfig, from_dict
+from kvicreg.runs import Settings
+from kvicreg.storage import read_yaml
 
-__all__ = ["DEFAULT", "Candidate", "read_candidates"]
+__all__ = ["DEFAULT", "Candidate", "check_candidates", "read_candidates", "shared_settings"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings to try, on top of those that all candidates share."""
+    """Settings to try, by flat name, on top of those that all candidates share."""
 
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def of(self, config: TrainConfig) -> TrainConfig:
-        """The config with the candidate's settings."""
-        return replace(config, **self.settings)
+    def of(self, shared: Settings) -> Settings:
+        """The shared settings with those of the candidate."""
+        try:
+            return shared.replace(**self.settings)
+        except ValueError as error:
+            raise ValueError(f"candidate {self.name}: {error}") from error
 
 
 def _kernel(kernel: str, **settings: Any) -> dict[str, Any]:
@@ -54,36 +58,69 @@ DEFAULT: tuple[Candidate, ...] = (
 """The invariance weight stays fixed; variance and covariance weight are swept one at a time, as the paper suggests."""
 
 
-def read_candidates(said: Sequence[str]) -> list[Candidate]:
-    """Candidates by name, kernels as `kvicreg train --kernel` takes them, or a YAML file of settings by name."""
-    known = {candidate.name: candidate for candidate in DEFAULT}
-    found: list[Candidate] = []
-    for name in said:
+def read_candidates(names: Sequence[str] = ()) -> list[Candidate]:
+    """Candidates by name, kernels as `kvicreg train --kernel` takes them, or YAML files of settings by name.
+
+    Without names, all of `DEFAULT`.
+    """
+    if not names:
+        return list(DEFAULT)
+    by_name = {candidate.name: candidate for candidate in DEFAULT}
+    candidates: list[Candidate] = []
+    for name in names:
         if Path(name).suffix in (".yaml", ".yml"):
-            found += _read_file(Path(name))
+            candidates += _read_file(Path(name))
         else:
-            found.append(known.get(name, Candidate(name.replace("*", ""), _kernel(name))))
-    names = [candidate.name for candidate in found]
+            candidates.append(by_name.get(name, Candidate(name.replace("*", ""), _kernel(name))))
+    _check_names([candidate.name for candidate in candidates])
+    return candidates
+
+
+def shared_settings(given: Mapping[str, Any], names: Sequence[str] = ()) -> Settings:
+    """The settings, by flat name, that all candidates share; one that candidates choose is refused.
+
+    Args:
+        given: what was given, even where it equals the default.
+        names: the candidates, as for `read_candidates`.
+    """
+    _check_shared(given, read_candidates(names))
+    return Settings.of(**given)
+
+
+def check_candidates(candidates: Sequence[Candidate], shared: Settings) -> None:
+    """Raise a ValueError unless the candidates fit the settings that they share, and read all of them."""
+    if "kernel" not in shared.flat():
+        raise ValueError(f"the method {shared.method.choice} has no kernel to choose; choose for kernel-vicreg")
+    _check_shared(shared.given(), candidates)
+    settings = [candidate.of(shared) for candidate in candidates]
+    for name in shared.given():
+        if not any(name in each.flat() for each in settings):
+            raise ValueError(f"none of the candidates reads {name}; leave it out, or choose others with --candidates")
+
+
+def _check_shared(given: Iterable[str], candidates: Iterable[Candidate]) -> None:
+    chosen = {name for candidate in candidates for name in candidate.settings}
+    for name in given:
+        if name in chosen:
+            raise ValueError(f"{name} can't be given to all candidates: they choose it; say which with --candidates")
+
+
+def _check_names(names: Sequence[str]) -> None:
     unfit = [name for name in names if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]*", name)]
     if unfit:
         raise ValueError(f"candidates: {unfit[0]!r} can't be the name of a folder; use letters, digits and . _ + -")
-    repeated = {name for name in names if names.count(name) > 1}
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"candidates: two are called {sorted(repeated)[0]!r}")
-    if len(found) < 2:
-        raise ValueError(f"candidates: there is nothing to choose from with {len(found)}; give at least two")
-    return found
+        raise ValueError(f"candidates: two are called {repeated[0]!r}")
+    if len(names) < 2:
+        raise ValueError(f"candidates: there is nothing to choose from with {len(names)}; give at least two")
 
 
 def _read_file(path: Path) -> list[Candidate]:
-    import yaml
-
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict) or not all(isinstance(settings, dict) for settings in content.values()):
         raise ValueError(f"{path}: expected lines like 'wide: {{kernel: rbf, bandwidth_multiple: 4}}'")
-    for name, settings in content.items():
-        from_dict(settings, f"{path}: {name}")
-    return [Candidate(str(name), settings) for name, settings in content.items()]
+    return [
+        Candidate(str(name), {str(setting): value for setting, value in settings.items()})
+        for name, settings in content.items()
+    ]

@@ -19,15 +19,18 @@ in `CRITERIA` each is turned so that higher should be better.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from kvicreg.evaluation.diagnostics import alignment, alpha_req, effective_rank, rankme, spectrum, uniformity
+from kvicreg.evaluation.diagnostics import alignment, alpha_req, rankme, uniformity
+from kvicreg.measures.neighbours import nearest
+from kvicreg.measures.spectrum import effective_rank, spectrum
 from kvicreg.operators import covariance_operator
 
-__all__ = ["COMBINED", "CRITERIA", "combination", "consensus", "measure_views", "nearest", "ranks"]
+__all__ = ["COMBINED", "CRITERIA", "combination", "consensus", "measure_views", "neighbours", "ranks", "study_criteria"]
 
 NEIGHBOURS = 10
 CLUSTERS = 20
@@ -45,17 +48,16 @@ def measure_views(features: Tensor, views: Sequence[Tensor]) -> dict[str, float]
     one, two = views[0], views[1]
     eigenvalues = spectrum(features)
     align, uniform = alignment(one, two), uniformity(features)
-    kept = features[:512]
     return {
         "rankme": rankme(features),
         "effective_rank": effective_rank(eigenvalues),
-        "rkhs_rank": float(covariance_operator(kept.double(), "rbf").effective_rank()),
+        "rkhs_rank": float(covariance_operator(features[:512].double(), "rbf").effective_rank()),
         "alpha": -abs(alpha_req(eigenvalues) - 1),
         "alignment": -align,
         "uniformity": -uniform,
         "alignment_uniformity": -align - uniform,
         "retrieval": retrieval(one, two),
-        "neighbours": neighbour_overlap(nearest(one), nearest(two)),
+        "neighbours": neighbour_overlap(neighbours(one), neighbours(two)),
         "clusters": cluster_agreement(one, two),
         "cka": centred_alignment(one, two),
         "lidar": lidar(torch.stack(list(views), dim=1)),
@@ -68,12 +70,9 @@ def retrieval(one: Tensor, two: Tensor) -> float:
     return float((similarity.argmax(1) == torch.arange(len(one))).double().mean())
 
 
-def nearest(features: Tensor, k: int = NEIGHBOURS) -> Tensor:
+def neighbours(features: Tensor, k: int = NEIGHBOURS) -> Tensor:
     """Indices (n, k) of each image's nearest other images, by cosine of the centred features."""
-    unit = _centred(features)
-    similarity = unit @ unit.T
-    similarity.fill_diagonal_(-torch.inf)
-    return similarity.topk(min(k, len(features) - 1), dim=1).indices
+    return nearest(_centred(features), k)
 
 
 def neighbour_overlap(one: Tensor, two: Tensor) -> float:
@@ -98,8 +97,8 @@ def cluster_agreement(one: Tensor, two: Tensor, clusters: int = CLUSTERS) -> flo
 def centred_alignment(one: Tensor, two: Tensor) -> float:
     """``|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F)`` of the centred features: 1 when the views agree up to rotation."""
     x, y = (v.double() - v.double().mean(0) for v in (one, two))
-    own = (x.T @ x).norm() * (y.T @ y).norm()
-    return float((x.T @ y).square().sum() / own) if own > 0 else 0.0
+    scale = (x.T @ x).norm() * (y.T @ y).norm()
+    return float((x.T @ y).square().sum() / scale) if scale > 0 else 0.0
 
 
 def lidar(views: Tensor, ridge: float = 1e-4) -> float:
@@ -120,16 +119,29 @@ def lidar(views: Tensor, ridge: float = 1e-4) -> float:
     return effective_rank(spectrum(whitened.T))
 
 
-def consensus(neighbours: Mapping[str, Tensor]) -> dict[str, float]:
+def study_criteria(measured: Mapping[str, Mapping[str, Any]], by_name: Mapping[str, Tensor]) -> dict[str, Any]:
+    """All criteria of every candidate of a study, those that compare candidates with each other included.
+
+    Args:
+        measured: what was measured of each candidate, after the same number of steps.
+        by_name: the neighbours (n, k) of the same images under each candidate.
+    """
+    agreement = consensus(by_name)
+    rows = {name: {**about["criteria"], "consensus": agreement[name]} for name, about in measured.items()}
+    combined = combination(rows)
+    return {name: {**row, "combination": combined[name]} for name, row in rows.items()}
+
+
+def consensus(by_name: Mapping[str, Tensor]) -> dict[str, float]:
     """How much each candidate's neighbours (n, k) agree with those of the others: good candidates err differently."""
-    names = list(neighbours)
-    found = dict.fromkeys(names, 0.0)
+    names = list(by_name)
+    agreement = dict.fromkeys(names, 0.0)
     for i, one in enumerate(names):
         for other in names[:i]:
-            overlap = neighbour_overlap(neighbours[one], neighbours[other]) / max(1, len(names) - 1)
-            found[one] += overlap
-            found[other] += overlap
-    return found
+            overlap = neighbour_overlap(by_name[one], by_name[other]) / max(1, len(names) - 1)
+            agreement[one] += overlap
+            agreement[other] += overlap
+    return agreement
 
 
 def combination(rows: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

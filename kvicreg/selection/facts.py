@@ -1,18 +1,19 @@
-"""What can be said of images before anything is trained: how many, how noisy, how varied, how much the views change."""
+"""What can be told of images before anything is trained: how noisy, how varied, how much the views change them."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kvicreg.data import ImageData
-from kvicreg.evaluation.diagnostics import alignment, effective_rank, spectrum
-from kvicreg.evaluation.features import extract
+from kvicreg.data import ImageData, Views
+from kvicreg.evaluation.diagnostics import alignment
+from kvicreg.measures.features import dtype_of, extract
+from kvicreg.measures.spectrum import effective_rank, spectrum
+from kvicreg.runs import Settings
 from kvicreg.selection.criteria import retrieval
 from kvicreg.training.build import build_method, build_views, resolve
-from kvicreg.training.config import TrainConfig
 
-__all__ = ["FACTS", "facts", "noise_level"]
+__all__ = ["FACTS", "facts", "noise_level", "plain_features", "view_features"]
 
 FACTS = {
     "noise": "noise, as a share of the full range of brightness",
@@ -24,32 +25,37 @@ FACTS = {
 """What is measured, in words."""
 
 
-def facts(data: ImageData, config: TrainConfig) -> dict[str, float]:
-    """The facts of (a sample of) the images under a config's views and untrained encoder; labels are not looked at."""
-    views = build_views(config, data)
-    method = build_method(resolve(config, data, views))
+def facts(data: ImageData, settings: Settings) -> dict[str, float]:
+    """The facts of (a sample of) the images under the settings' views and untrained encoder; no label is looked at."""
+    views = build_views(settings, data)
+    encoder = build_method(resolve(settings, data, views)).encoder
     images = data.fetch(torch.arange(len(data)))
-    small = torch.nn.functional.adaptive_avg_pool2d(images.float(), min(16, images.shape[-1])).flatten(1)
-    seen = [
-        extract(
-            method.encoder,
-            data,
-            alter=lambda x, samples, view=view: views(x, samples, seed=0, epoch=0, view=view),  # type: ignore[misc]
-            preprocess=lambda x: x,
-        )
-        for view in (0, 1)
-    ]
-    features = extract(method.encoder, data, preprocess=views.plain)
-    one, two = (view - view.mean(0) for view in seen)
-    shuffled = two.roll(1, 0)
-    found = {
+    pixels = torch.nn.functional.adaptive_avg_pool2d(images.float(), min(16, images.shape[-1])).flatten(1)
+    both = [view_features(encoder, data, views, view) for view in (0, 1)]
+    one, two = (features - features.mean(0) for features in both)
+    values = {
         "noise": noise_level(images),
-        "pixel_rank": effective_rank(spectrum(small)),
-        "initial_rank": effective_rank(spectrum(features)),
-        "view_difference": alignment(one, two) / max(alignment(one, shuffled), 1e-12),
-        "initial_retrieval": retrieval(*seen),
+        "pixel_rank": effective_rank(spectrum(pixels)),
+        "initial_rank": effective_rank(spectrum(plain_features(encoder, data, views))),
+        "view_difference": alignment(one, two) / max(alignment(one, two.roll(1, 0)), 1e-12),
+        "initial_retrieval": retrieval(*both),
     }
-    return {name: float(f"{value:.6g}") for name, value in found.items()}
+    return {name: float(f"{value:.6g}") for name, value in values.items()}
+
+
+def plain_features(encoder: nn.Module, data: ImageData, views: Views) -> Tensor:
+    """Features (n, q) of the images themselves."""
+    return extract(encoder, data, preprocess=lambda images: views.plain(images).to(dtype_of(encoder)))
+
+
+def view_features(encoder: nn.Module, data: ImageData, views: Views, view: int) -> Tensor:
+    """Features (n, q) of one random view of each image, the same view every time."""
+    return extract(
+        encoder,
+        data,
+        alter=lambda images, samples: views(images, samples, seed=0, epoch=0, view=view),
+        preprocess=lambda images: images.to(dtype_of(encoder)),
+    )
 
 
 def noise_level(images: Tensor) -> float:

@@ -12,23 +12,23 @@ from dataclasses import dataclass
 __all__ = ["Rung", "order", "plan", "sizes"]
 
 LAST = 3
-"""Halving ends with so many candidates or fewer."""
+"""Halving ends with this many candidates or fewer."""
 
 
 @dataclass(frozen=True)
 class Rung:
-    """So many candidates trained up to so many steps."""
+    """A stage of a study: this many candidates, each trained up to this many steps."""
 
     steps: int
     candidates: int
 
 
 def sizes(candidates: int) -> list[int]:
-    """How many candidates each rung has: every second goes on, rounded up, until `LAST` or fewer are left."""
-    found = [candidates]
-    while found[-1] > LAST:
-        found.append((found[-1] + 1) // 2)
-    return found
+    """How many candidates each rung has: half of them go on, rounded up, until `LAST` or fewer are left."""
+    counts = [candidates]
+    while counts[-1] > LAST:
+        counts.append((counts[-1] + 1) // 2)
+    return counts
 
 
 def plan(candidates: int, budget: int, full: int) -> list[Rung]:

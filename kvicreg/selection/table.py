@@ -1,4 +1,4 @@
-"""The live table of a study: who is where, with which score."""
+"""The live table of a study: where each candidate stands, with which score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from kvicreg.selection.board import Unit
 
 if TYPE_CHECKING:
-    from kvicreg.selection.select import Plan
+    from kvicreg.selection.study import Study
 
 __all__ = ["LiveTable"]
 
@@ -30,7 +30,7 @@ class LiveTable:
         self.console = Console(quiet=quiet, soft_wrap=True, highlight=False)
         self.columns = [criterion, *(name for name in SHOWN if name != criterion)]
         self.live: Live | None = None
-        self.told: set[tuple[int, str]] = set()
+        self.printed: set[tuple[int, str]] = set()
 
     def __enter__(self) -> LiveTable:
         if self.console.is_terminal:
@@ -42,7 +42,7 @@ class LiveTable:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, study: Plan, rung: int, units: list[Unit]) -> None:
+    def show(self, study: Study, rung: int, units: list[Unit]) -> None:
         """How the units of a rung stand."""
         last = rung == len(study.rungs)
         title = "the winner's full run" if last else f"rung {rung + 1} of {len(study.rungs)}"
@@ -51,13 +51,13 @@ class LiveTable:
             return
         for unit in units:
             key = (rung, unit.candidate)
-            if key in self.told or unit.state not in ("done", "failed"):
+            if key in self.printed or unit.state not in ("done", "failed"):
                 continue
-            self.told.add(key)
+            self.printed.add(key)
             what = f"failed: {unit.error}" if unit.state == "failed" else self._line(unit)
             self.console.print(f"{title}: {unit.candidate} {what}")
 
-    def _table(self, title: str, study: Plan, rung: int, units: list[Unit]) -> Table:
+    def _table(self, title: str, study: Study, rung: int, units: list[Unit]) -> Table:
         steps = "" if rung == len(study.rungs) else f", {study.rungs[rung].steps} steps"
         table = Table("candidate", "", *self.columns, title=title + steps, box=None, header_style="bold")
         for unit in units:

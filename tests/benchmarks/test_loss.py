@@ -1,13 +1,18 @@
-"""`kvicreg bench loss` measures beside its peer, and the page about scaling shows what it measured."""
+"""`kvicreg bench loss` measures beside its peers, and the page about scaling shows what it measured."""
 
 import csv
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
-from kvicreg.benchmarks.loss import Row, markdown, run, scaling_slopes
+from kvicreg import VICRegLoss
+from kvicreg.benchmarks import loss
+from kvicreg.benchmarks.loss import PEERS, Row, markdown, run, scaling_slopes
+from kvicreg.benchmarks.peers import peers, published_vicreg
 from kvicreg.cli import main
 
 ROOT = Path(__file__).parents[2]
@@ -30,9 +35,43 @@ def test_every_size_kernel_and_approximation_is_there_with_its_peer(measured):
         assert row.ratio == pytest.approx(row.milliseconds / row.peer_milliseconds, rel=0.02)
         assert row.peak_mib > 0
         assert row.peer_peak_mib > 0
+        times = {"published": row.published_milliseconds, "metric-learning": row.metric_learning_milliseconds}
+        assert set(PEERS) == set(times)
+        assert row.peer_milliseconds == times[row.peer] == min(t for t in times.values() if t is not None)
     assert set(written["slopes"]) == {"rff:16", "nystrom:16"}
     with (out / "bench-loss.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == len(rows)
+        assert [line["peer"] for line in csv.DictReader(file)] == [row.peer for row in rows]
+    assert set(written["peers"]) == set(peers())
+    assert f"({rows[0].peer})" in (out / "bench-loss.md").read_text()
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (5, 8), (64, 16)])
+def test_peers_are_vicreg(shape):
+    generator = torch.Generator().manual_seed(0)
+    one, two = (torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_() for _ in range(2))
+    expected = VICRegLoss()(one, two)
+    gradients = torch.autograd.grad(expected, (one, two))
+    for peer in peers().values():
+        torch.testing.assert_close(peer(one, two), expected)
+        torch.testing.assert_close(torch.autograd.grad(peer(one, two), (one, two)), gradients)
+
+
+def test_ratios_are_to_the_faster_peer(monkeypatch):
+    def slow(one, two):
+        time.sleep(0.05)
+        return published_vicreg(one, two)
+
+    for names in (("published", "metric-learning"), ("metric-learning", "published")):
+        monkeypatch.setattr(loss, "peers", lambda names=names: dict(zip(names, (published_vicreg, slow), strict=True)))
+        (row,) = loss._measure(16, 8, [("linear", "exact")], 3, "cpu")
+        assert row.peer == names[0]
+        assert row.peer_milliseconds < 50 < max(row.published_milliseconds, row.metric_learning_milliseconds)
+
+
+def test_rows_from_before_the_second_peer_are_read():
+    row = Row(**dict(zip(Row.__dataclass_fields__, (2, 8, "rbf", "exact", 3.0, 1.0, 6.0, 1.0, 0.5), strict=False)))
+    assert row.peer == "metric-learning"
+    assert "| 2 x 8 | 6 (metric-learning) | 0.500 |" in markdown([row])
 
 
 def test_figures_are_drawn(measured):

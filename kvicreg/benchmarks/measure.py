@@ -1,0 +1,86 @@
+"""Time and memory of losses that take turns, so that all of them see the same machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["SECONDS_PER_SIZE", "Cost", "measure"]
+
+SECONDS_PER_SIZE = 20.0
+"""Slow sizes are timed three times at least, and no more often than fits into this."""
+
+
+class Cost(NamedTuple):
+    """What a loss takes, forward and backward."""
+
+    milliseconds: float
+    peak_mib: float
+
+
+def measure(
+    losses: Mapping[Any, Callable[[Tensor, Tensor], Tensor]], batch: int, width: int, repeats: int, device: str
+) -> dict[Any, Cost]:
+    """Median time and peak memory of each loss on two random views (batch, width)."""
+    generator = torch.Generator().manual_seed(0)
+    views = [torch.randn(batch, width, generator=generator).to(device).requires_grad_() for _ in range(2)]
+
+    def step(loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+        for view in views:
+            view.grad = None
+        start = time.perf_counter()
+        loss(*views).backward()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    for loss in losses.values():
+        step(loss)
+    rounds: list[list[float]] = []
+    while len(rounds) < repeats and (len(rounds) < 3 or sum(map(sum, rounds)) < SECONDS_PER_SIZE):
+        rounds.append([step(loss) for loss in losses.values()])
+    costs = {}
+    for (name, loss), seconds in zip(losses.items(), zip(*rounds, strict=True), strict=True):
+        for view in views:
+            view.grad = None  # or the step would begin by giving back what it has to hold in the end
+        costs[name] = Cost(1e3 * statistics.median(seconds), _peak_mib(partial(step, loss), device))
+    return costs
+
+
+def _peak_mib(step: Callable[[], object], device: str) -> float:
+    """MiB that a step takes at most, beside what was there before it."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    with _silent_stderr(), torch.profiler.profile(profile_memory=True) as profiler:
+        step()
+    current = peak = 0
+    events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        current += event.nbytes()
+        peak = max(peak, current)
+    return peak / 2**20
+
+
+@contextlib.contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Without the profiler's own messages, which it writes past Python to the standard error stream."""
+    stderr = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
