@@ -79,7 +79,9 @@ def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
     others = {"network": network_step(settings), **peer_step(settings)}
     with tempfile.TemporaryDirectory() as folder:
         turns = TakeTurns(others, steps)
-        train(settings.replace(out=f"{folder}/run"), data=ArrayData(images, name="noise"), quiet=True, callbacks=[turns])
+        train(
+            settings.replace(out=f"{folder}/run"), data=ArrayData(images, name="noise"), quiet=True, callbacks=[turns]
+        )
     medians = {who: statistics.median(times) for who, times in turns.seconds.items()}
     rounds = [ours / bare for ours, bare in zip(turns.seconds["kvicreg"], turns.seconds["network"], strict=True)]
     return {

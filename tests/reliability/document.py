@@ -19,9 +19,9 @@ files and pages is in [SECURITY.md](../SECURITY.md).
 """
 
 
-def document(found: list[dict[str, Any]]) -> str:
+def document(results: list[dict[str, Any]]) -> str:
     """The page of these results."""
-    by_suite = {result["suite"]: result for result in found}
+    by_suite = {result["suite"]: result for result in results}
     parts = [HEAD]
     lines = ["| what | tried | as it should be | command |", "|---|---|---|---|"]
     for suite, summary in SUMMARIES.items():
@@ -34,30 +34,30 @@ def document(found: list[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def _faults(found: dict[str, Any]) -> list[tuple[str, int, int]]:
+def _faults(result: dict[str, Any]) -> list[tuple[str, int, int]]:
     named = {"kills": "kill -9 at a random moment", "full_disks": "disk full", "read_only": "folder read-only"}
-    return [(words, found[key]["tried"], found[key]["survived"]) for key, words in named.items()]
+    return [(words, result[key]["tried"], result[key]["survived"]) for key, words in named.items()]
 
 
-def _fuzz(found: dict[str, Any]) -> list[tuple[str, int, int]]:
-    return [("bad input through the command line", found["cases"], found["cases"] - found["failures"])]
+def _fuzz(result: dict[str, Any]) -> list[tuple[str, int, int]]:
+    return [("bad input through the command line", result["cases"], result["cases"] - result["failures"])]
 
 
-def _guided(found: dict[str, Any]) -> list[tuple[str, int, int]]:
-    return [("bytes by a fuzzer that watches the readers", found["inputs"], found["inputs"] - found["failures"])]
+def _guided(result: dict[str, Any]) -> list[tuple[str, int, int]]:
+    return [("bytes by a fuzzer that watches the readers", result["inputs"], result["inputs"] - result["failures"])]
 
 
-def _numbers(found: dict[str, Any]) -> list[tuple[str, int, int]]:
-    fine = found["batches"] - found["not_finite"] - found["beyond_the_range_of_float32"]
-    return [("nasty batches through the loss", found["batches"], fine)]
+def _numbers(result: dict[str, Any]) -> list[tuple[str, int, int]]:
+    fine = result["batches"] - result["not_finite"] - result["beyond_the_range_of_float32"]
+    return [("nasty batches through the loss", result["batches"], fine)]
 
 
-def _processes(found: dict[str, Any]) -> list[tuple[str, int, int]]:
-    return [("a process of two killed or stopped", found["tried"], found["survived"])]
+def _processes(result: dict[str, Any]) -> list[tuple[str, int, int]]:
+    return [("a process of two killed or stopped", result["tried"], result["survived"])]
 
 
-def _load(found: dict[str, Any]) -> list[tuple[str, int, int]]:
-    return [("loads in flat memory", 3, 3 - found["failures"])]
+def _load(result: dict[str, Any]) -> list[tuple[str, int, int]]:
+    return [("loads in flat memory", 3, 3 - result["failures"])]
 
 
 SUMMARIES = {
@@ -70,8 +70,8 @@ SUMMARIES = {
 }
 
 
-def _faults_text(found: dict[str, Any]) -> str:
-    by = found["kills"]["by"]
+def _faults_text(result: dict[str, Any]) -> str:
+    by = result["kills"]["by"]
     rows = "\n".join(f"| {name} | {part['tried']} | {part['survived']} |" for name, part in by.items())
     return f"""## Faults
 
@@ -83,26 +83,26 @@ bit).
 |---|---|---|
 {rows}
 
-Full disks ({found["full_disks"]["way"]}, of random sizes below what is needed) end in a sentence and exit code 1; with
+Full disks ({result["full_disks"]["way"]}, of random sizes below what is needed) end in a sentence and exit code 1; with
 space again the work is taken up and ends in the same result.
 """
 
 
-def _processes_text(found: dict[str, Any]) -> str:
+def _processes_text(result: dict[str, Any]) -> str:
     return f"""## Processes
 
 Two processes train; one is killed, or stopped so that it hangs. The other ended with a sentence within the time limit
-(`--timeout-minutes`) in {found["survived"]} of {found["tried"]} cases, and the run was resumed on one process and on
+(`--timeout-minutes`) in {result["survived"]} of {result["tried"]} cases, and the run was resumed on one process and on
 two: the first gradients agree to 1e-5 of the largest, the final weights to 1e-5.
 """
 
 
-def _fuzz_text(found: dict[str, Any]) -> str:
-    rows = "\n".join(f"| {name} | {count:,} |" for name, count in _merged(found["by"]).items())
+def _fuzz_text(result: dict[str, Any]) -> str:
+    rows = "\n".join(f"| {name} | {count:,} |" for name, count in _merged(result["by"]).items())
     return f"""## Bad input
 
 Files that are cut, spoilt, swapped or made up, and flags of every kind. Right is a sentence and exit code 0, 1 or 2; a
-traceback, a crash, a hang or more memory than a limit is a failure: {found["failures"]} of {found["cases"]:,}.
+traceback, a crash, a hang or more memory than a limit is a failure: {result["failures"]} of {result["cases"]:,}.
 
 | input | cases |
 |---|---|
@@ -118,18 +118,18 @@ def _merged(by: dict[str, int]) -> dict[str, int]:
     return merged
 
 
-def _numbers_text(found: dict[str, Any]) -> str:
-    rows = "\n".join(f"| {name} | {count:,} |" for name, count in found["by"].items())
+def _numbers_text(result: dict[str, Any]) -> str:
+    rows = "\n".join(f"| {name} | {count:,} |" for name, count in result["by"].items())
     return f"""## Numbers
 
 Embeddings of scale 1e-6 to 1e6 that are constant, duplicated, one-hot, of rank one, with outliers and so on, in batches
-from 2: not finite in terms or gradients were {found["not_finite"]:,} of {found["batches"]:,}. In
-{found["beyond_the_range_of_float32"]:,} more the true value, by float64, is beyond what float32 can hold. The
+from 2: not finite in terms or gradients were {result["not_finite"]:,} of {result["batches"]:,}. In
+{result["beyond_the_range_of_float32"]:,} more the true value, by float64, is beyond what float32 can hold. The
 polynomial kernel is tried up to 1e4: the squares of its squares leave float32 soon after, and a training that gets
 there stops at that step and says so (`kvicreg replay`). Eigensolvers that stopped a
-step: {found["eigensolves_that_stopped"]}; repeated in float64: {found["eigensolves_repeated"]}.
+step: {result["eigensolves_that_stopped"]}; repeated in float64: {result["eigensolves_repeated"]}.
 Most batches were computed many at a time (`torch.vmap`),
-{found["computed_as_training_does"]:,} of them also one by one under autocast, as training does.
+{result["computed_as_training_does"]:,} of them also one by one under autocast, as training does.
 
 | of these | batches |
 |---|---|
@@ -137,8 +137,8 @@ Most batches were computed many at a time (`torch.vmap`),
 """
 
 
-def _load_text(found: dict[str, Any]) -> str:
-    train, soak, embed = found["train"], found["soak"], found["embed"]
+def _load_text(result: dict[str, Any]) -> str:
+    train, soak, embed = result["train"], result["soak"], result["embed"]
     grown = soak["grown_by"]
     return f"""## Load
 

@@ -31,7 +31,7 @@ class Reference:
     def __init__(self, work: Path) -> None:
         self.work, self.base = work, work / "base"
         devnull = os.open(os.devnull, os.O_WRONLY)
-        kept = os.dup(1), os.dup(2)
+        streams = os.dup(1), os.dup(2)
         os.dup2(devnull, 1), os.dup2(devnull, 2)
         try:  # in a child, so that this process has run nothing when it forks
             pid = os.fork()
@@ -40,7 +40,7 @@ class Reference:
                 os._exit(0)
             assert wait(pid) == 0
         finally:
-            os.dup2(kept[0], 1), os.dup2(kept[1], 2)
+            os.dup2(streams[0], 1), os.dup2(streams[1], 2)
         self.seconds: dict[str, float] = {}
 
     def of(self, name: str) -> Path:
@@ -157,12 +157,12 @@ def full_disks(count: int, seed: int, reference: Reference) -> dict[str, Any]:
             limit = _limit(way, place, room)
             log = reference.work / "log"
             code = wait(in_child(start, log, limit))
-            said = log.read_text()
+            output = log.read_text()
             wrong = None
-            if code not in (0, 1) or "Traceback" in said:
-                wrong = f"exit code {code}: {said[-300:]}"
-            elif code == 1 and not any(words in said for words in ("No space left", "File too large", "space")):
-                wrong = f"another reason: {said[-300:]}"
+            if code not in (0, 1) or "Traceback" in output:
+                wrong = f"exit code {code}: {output[-300:]}"
+            elif code == 1 and not any(words in output for words in ("No space left", "File too large", "space")):
+                wrong = f"another reason: {output[-300:]}"
             elif broken := half_written(place):
                 wrong = f"half a file: {broken}"
             else:
@@ -213,9 +213,9 @@ def read_only(reference: Reference) -> dict[str, Any]:
                 continue
             log = reference.work / "log"
             code = wait(in_child(start, log))
-            said, tried = log.read_text(), tried + 1
-            if code != 1 or "Traceback" in said or not any(w in said for w in ("Read-only", "Permission denied")):
-                failures.append({"operation": name, "wrong": f"exit code {code}: {said[-300:]}"})
+            output, tried = log.read_text(), tried + 1
+            if code != 1 or "Traceback" in output or not any(w in output for w in ("Read-only", "Permission denied")):
+                failures.append({"operation": name, "wrong": f"exit code {code}: {output[-300:]}"})
             if way != "tmpfs":
                 for path in (place, *place.rglob("*")):
                     path.chmod(0o700)

@@ -25,10 +25,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kvicreg.cli import UNEXPECTED, main
+from kvicreg.cli import main
 from kvicreg.report import figures
 from tests.reliability import inputs
 
+DEFECT = "this is a defect of kvicreg"
 SECONDS = 60  # of a core for one case, or twenty times that of waiting; the slowest takes two
 MEGABYTES = 1500  # that a case may add: the largest image allowed decodes to 200 MB, and is copied a few times
 
@@ -36,12 +37,12 @@ MEGABYTES = 1500  # that a case may add: the largest image allowed decodes to 20
 def one(make: Callable[[random.Random, Path, Path], list[str]], chance: random.Random, base: Path) -> str | None:
     """Run one case in a folder of its own; what is wrong with the answer, or None."""
     folder = Path(tempfile.mkdtemp(dir=base.parent))
-    here, said = os.getcwd(), io.StringIO()
+    here, output = os.getcwd(), io.StringIO()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         os.chdir(folder)
         argv = make(chance, folder, base)
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             code = main(argv)
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
@@ -49,10 +50,10 @@ def one(make: Callable[[random.Random, Path, Path], list[str]], chance: random.R
     finally:
         os.chdir(here)
         shutil.rmtree(folder, ignore_errors=True)
-    text = said.getvalue()
+    text = output.getvalue()
     if code not in (0, 1, 2):
         return f"exit code {code}"
-    if "Traceback" in text or UNEXPECTED in text:
+    if "Traceback" in text or DEFECT in text:
         return text.strip().splitlines()[-1][:300]
     if code and not text.strip():
         return f"exit code {code} without a word"
@@ -85,7 +86,7 @@ def run(count: int, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as work:
         base = Path(work) / "base"
         inputs.prepare(base)
-        todo, told = list(range(count)), 0
+        todo, printed = list(range(count)), 0
         while todo:
             reader, writer = os.pipe()
             sys.stdout.flush()
@@ -109,8 +110,8 @@ def run(count: int, seed: int) -> dict[str, Any]:
                 finished.add(current)
             todo = [number for number in todo if number not in finished]
             print(f"fuzz: {count - len(todo):,} of {count:,} cases, {len(failures)} failures", file=sys.stderr)
-            print("\n".join(map(str, failures[told:])), file=sys.stderr, flush=True)
-            told = len(failures)
+            print("\n".join(map(str, failures[printed:])), file=sys.stderr, flush=True)
+            printed = len(failures)
     return {
         "cases": sum(tried.values()),
         "failures": len(failures),

@@ -33,18 +33,12 @@ def fuzz() -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kvicreg"]):
-        from kvicreg.training.config import from_dict
-
         from kvicreg.data.folders import list_file
         from kvicreg.data.formats import read_idx
-        from kvicreg.storage import read_arrays, read_yaml
+        from kvicreg.runs import load_settings
+        from kvicreg.storage import read_arrays
 
-    def recipe(path: Path) -> None:
-        found = read_yaml(path)
-        if isinstance(found, dict):
-            from_dict(found)
-
-    readers = (read_idx, recipe, read_arrays, list_file)
+    readers = (read_idx, load_settings, read_arrays, list_file)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x"
 

@@ -19,6 +19,8 @@ from PIL import Image
 
 from kvicreg.cli import COMMANDS, main
 from kvicreg.data import catalogue
+from kvicreg.options import readers
+from kvicreg.runs import Settings
 
 Maker = Callable[[random.Random, Path, Path], list[str]]
 SMALL = [
@@ -228,9 +230,7 @@ VALUES = (
 
 def recipes(chance: random.Random, folder: Path, base: Path) -> list[str]:
     """YAML with keys of a recipe and values of any kind."""
-    from kvicreg.training.config import TrainConfig
-
-    keys = [*vars(TrainConfig()), "epocs", "<<", "", "1", "? x", "__class__"]
+    keys = [*readers(Settings), "epocs", "<<", "", "1", "? x", "__class__"]
     lines = [f"{chance.choice(keys)}: {chance.choice(VALUES)}" for _ in range(chance.choice((1, 1, 2, 4)))]
     if chance.random() < 0.1:  # aliases that grow, and depth
         levels = chance.choice((8, 30))
@@ -303,8 +303,8 @@ def spoil_json(chance: random.Random, value: Any) -> Any:
 
 def spoil_npz(chance: random.Random, path: Path) -> None:
     """Arrays of other shapes and types, missing or too many, or with a pickle inside."""
-    with np.load(path, allow_pickle=False) as found:
-        arrays: dict[str, Any] = {key: found[key] for key in found.files}
+    with np.load(path, allow_pickle=False) as content:
+        arrays: dict[str, Any] = {key: content[key] for key in content.files}
     key = chance.choice(sorted(arrays))
     value = np.atleast_1d(arrays.pop(key))
     others = [
@@ -393,7 +393,7 @@ WORDS = (
 
 def flags(chance: random.Random, folder: Path, base: Path) -> list[str]:
     """Commands with flags of their own and of others, and any words as values."""
-    known = [
+    names = [
         "--out",
         "--seed",
         "--split",
@@ -405,7 +405,7 @@ def flags(chance: random.Random, folder: Path, base: Path) -> list[str]:
         "--config",
         "--device",
         "--batch-size",
-        "--view",
+        "--blur",
         "--views",
         "--image-size",
         "--root",
@@ -423,13 +423,13 @@ def flags(chance: random.Random, folder: Path, base: Path) -> list[str]:
         "--gamma",
         "--degree",
     ]
-    quick = [name for name in COMMANDS if not name.startswith(("bench", "reproduce", "demo", "select"))]
+    quick = [name for name in COMMANDS if not name.startswith(("bench", "demo", "select"))]
     name = chance.choice(quick) if chance.random() < 0.95 else chance.choice(WORDS)
     words = name.split(" ") if name in COMMANDS else [name]
     for _ in range(chance.randrange(4)):
         words.append(chance.choice(WORDS))
         if chance.random() < 0.7:
-            words[-1:] = [chance.choice(known), chance.choice(WORDS)]
+            words[-1:] = [chance.choice(names), chance.choice(WORDS)]
     # nothing may be fetched, and a training that is understood is only estimated
     words = [word for word in words if word not in catalogue.DATA_SETS or word == "mnist-small"]
     return words + (["--dry-run", *SMALL] if words[0] == "train" and "--resume" not in words else [])

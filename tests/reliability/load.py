@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from kvicreg.training.embed import embed
 
 from kvicreg.cli import main
-from kvicreg.training import TrainConfig, train
+from kvicreg.evaluation.embed import embed
+from kvicreg.runs import Settings
+from kvicreg.training import train
 from tests.reliability.inputs import picture
 
 MAY_GROW = 40.0  # MB between the two looks at a process's memory: allocators and caches, not data
@@ -42,8 +43,8 @@ def children() -> list[int]:
 
 def counts() -> dict[str, int]:
     """What a leak would add to, beside memory."""
-    own = Path(f"/proc/{os.getpid()}")
-    return {"files": len(list((own / "fd").iterdir())), "threads": len(list((own / "task").iterdir()))} | {
+    here = Path(f"/proc/{os.getpid()}")
+    return {"files": len(list((here / "fd").iterdir())), "threads": len(list((here / "task").iterdir()))} | {
         "children": len(children())
     }
 
@@ -78,7 +79,7 @@ class Watch(pl.Callback):
 def train_many(images: Path, count: int, work: Path) -> dict[str, Any]:
     batch = min(512, count // 20)
     watch = Watch(max(1, count // batch // 20))
-    config = TrainConfig(
+    settings = Settings.of(
         data=str(images),
         image_size=16,
         epochs=1,
@@ -93,7 +94,7 @@ def train_many(images: Path, count: int, work: Path) -> dict[str, Any]:
         accelerator="cpu",
         out=str(work / "many"),
     )
-    train(config, quiet=True, callbacks=[watch])
+    train(settings, quiet=True, callbacks=[watch])
     early, late = watch.seen[max(1, len(watch.seen) // 10)], watch.seen[-1]
     return {"images": count, "megabytes": watch.seen, "grown_by_mb": round(late - early, 1)}
 
@@ -132,7 +133,7 @@ def soak(work: Path, images: Path, rounds: int) -> dict[str, Any]:
 
 def embed_many(work: Path, images: Path, count: int) -> dict[str, Any]:
     """With the projector made wide, so that the output is large beside everything else."""
-    config = TrainConfig(
+    settings = Settings.of(
         data=str(images),
         image_size=16,
         epochs=1,
@@ -148,7 +149,7 @@ def embed_many(work: Path, images: Path, count: int) -> dict[str, Any]:
         accelerator="cpu",
         out=str(work / "wide"),
     )
-    train(config, quiet=True)
+    train(settings, quiet=True)
     folder, out = work / "wide", work / "wide.npz"
     before, seen, over = resident(), [0.0], threading.Event()
 
@@ -174,13 +175,13 @@ def run(count: int, seed: int) -> dict[str, Any]:
         work = Path(name)
         images = work / "images"
         write_images(images, count)
-        kept, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), nowhere, nowhere
+        streams, sys.stdout, sys.stderr = (sys.stdout, sys.stderr), nowhere, nowhere
         try:
             many = train_many(images, count, work)
             again = soak(work, images, rounds=max(4, min(60, count // 2000)))
             wide = embed_many(work, images, count)
         finally:
-            sys.stdout, sys.stderr = kept
+            sys.stdout, sys.stderr = streams
     if many["grown_by_mb"] > MAY_GROW:
         failed.append(f"training grew by {many['grown_by_mb']} MB")
     grown = again["grown_by"]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from kvicreg import KernelVICRegLoss, operators
-from kvicreg.operators.eigenvalues import repeated_decompositions
+from kvicreg.operators.eigenvalues import count_repeated
 
 BLOCK = 64
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rational_quadratic")
@@ -108,21 +108,21 @@ def side_by_side(loss: KernelVICRegLoss, views: Tensor) -> Tensor:
 def as_training_does(loss: KernelVICRegLoss, pair: Tensor, kind: torch.dtype) -> str | None:
     """What is wrong with one case, computed on its own under autocast; None when nothing is."""
     precise = pair.clone().requires_grad_()
-    own = pair.to(kind).requires_grad_()
+    converted = pair.to(kind).requires_grad_()
     with torch.autocast("cpu", kind if kind != torch.float32 else torch.bfloat16):
         terms = loss.terms(precise[0], precise[1])
-        value = loss(own[0], own[1])
+        value = loss(converted[0], converted[1])
     terms.total.backward()
     value.backward()
     assert precise.grad is not None
-    assert own.grad is not None
+    assert converted.grad is not None
     if not torch.stack(list(terms)).isfinite().all():
         return f"terms {[float(term) for term in terms]}"
     if not precise.grad.isfinite().all():
         return "gradient"
     # a gradient beyond float16's range is infinite there, which is what a GradScaler waits for
     expected = precise.grad.abs() < 0.5 * torch.finfo(kind).max
-    return None if own.grad[expected].isfinite().all() else f"gradient in {kind}"
+    return None if converted.grad[expected].isfinite().all() else f"gradient in {kind}"
 
 
 def is_beyond_float32(loss: KernelVICRegLoss, pair: Tensor) -> bool:
@@ -130,18 +130,17 @@ def is_beyond_float32(loss: KernelVICRegLoss, pair: Tensor) -> bool:
     exact = pair.double().requires_grad_()
     terms = loss.terms(exact[0], exact[1])
     (gradient,) = torch.autograd.grad(terms.total, exact)
-    found = torch.cat([torch.stack(list(terms)).detach(), gradient.flatten()])
-    return bool(found.isfinite().all()) and float(found.abs().max()) > torch.finfo(torch.float32).max / 16
+    values = torch.cat([torch.stack(list(terms)).detach(), gradient.flatten()])
+    return bool(values.isfinite().all()) and float(values.abs().max()) > torch.finfo(torch.float32).max / 16
 
 
 def run(count: int, seed: int) -> dict[str, Any]:
     """`count` batches; the result file's content."""
     chance = random.Random(seed)
-    repeated = repeated_decompositions()
     tried: Counter[str] = Counter()
     bad: list[dict[str, Any]] = []
     stopped = 0
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), count_repeated() as eigensolves:
         warnings.simplefilter("ignore")
         while tried["batches"] < count:
             settings = draw_settings(chance)
@@ -174,7 +173,7 @@ def run(count: int, seed: int) -> dict[str, Any]:
         "beyond_the_range_of_float32": tried.pop("beyond float32", 0),
         "not_finite": len(bad),
         "eigensolves_that_stopped": stopped,
-        "eigensolves_repeated": repeated_decompositions() - repeated,
+        "eigensolves_repeated": eigensolves.repeated,
         "by": dict(sorted(tried.items())),
         "failures": bad[:50],
     }

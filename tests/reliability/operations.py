@@ -115,16 +115,16 @@ def same_weights(one: Path, two: Path) -> bool:
 
 
 def same_choice(one: Path, two: Path) -> bool:
-    found = [(folder / "study" / "selection.json").read_text().replace(str(folder), "") for folder in (one, two)]
-    return found[0] == found[1]
+    contents = [(folder / "study" / "selection.json").read_text().replace(str(folder), "") for folder in (one, two)]
+    return contents[0] == contents[1]
 
 
 def same_results(one: Path, two: Path) -> bool:
-    found = [json.loads((folder / "run" / "results.json").read_text()) for folder in (one, two)]
-    for results in found:
+    contents = [json.loads((folder / "run" / "results.json").read_text()) for folder in (one, two)]
+    for results in contents:
         for key in ("seconds", "finished", "command"):
             results.pop(key)
-    return found[0] == found[1]
+    return contents[0] == contents[1]
 
 
 def same_page(one: Path, two: Path) -> bool:
@@ -139,8 +139,8 @@ def same_embeddings(one: Path, two: Path) -> bool:
 
 
 def same_files(one: Path, two: Path) -> bool:
-    found = [{p.name: p.read_bytes() for p in (f / "fetched").iterdir()} for f in (one, two)]
-    return found[0] == found[1] and not (one / ".fetched.partial").exists()
+    contents = [{p.name: p.read_bytes() for p in (f / "fetched").iterdir()} for f in (one, two)]
+    return contents[0] == contents[1] and not (one / ".fetched.partial").exists()
 
 
 OPERATIONS = {
@@ -178,8 +178,8 @@ def _read(path: Path) -> None:
         assert len({len(row) for row in csv.reader(path.read_text().splitlines())}) == 1
         assert path.read_text().endswith("\n")
     elif path.suffix in (".npz", ".npy"):
-        found = np.load(path, allow_pickle=False)
-        _ = [found[key] for key in found.files] if path.suffix == ".npz" else found.sum()
+        contents = np.load(path, allow_pickle=False)
+        _ = [contents[key] for key in contents.files] if path.suffix == ".npz" else contents.sum()
     elif path.suffix == ".safetensors":
         load_file(path)
     elif path.suffix == ".html":
@@ -237,12 +237,12 @@ def served_data() -> Iterator[None]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = packed[self.path]
-            asked = self.headers.get("Range")
-            first = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+            requested = self.headers.get("Range")
+            first = int(requested.removeprefix("bytes=").removesuffix("-")) if requested else 0
             if first >= len(body):
                 self.send_error(416)
                 return
-            self.send_response(206 if asked else 200)
+            self.send_response(206 if requested else 200)
             self.send_header("Content-Length", str(len(body) - first))
             self.end_headers()
             for k in range(first, len(body), 4096):

@@ -67,13 +67,13 @@ def one(number: int, chance: random.Random, work: Path) -> str | None:
         return "the second process was not found"
     os.kill(other, signal.SIGKILL if way == "killed" else signal.SIGUSR1)
     try:
-        said = process.communicate(timeout=LIMIT + PATIENCE)[0]
+        output = process.communicate(timeout=LIMIT + PATIENCE)[0]
     except subprocess.TimeoutExpired:
         process.kill()
         os.kill(other, signal.SIGKILL)
         return f"{way}: the first process did not end"
-    if process.returncode != 1 or "Traceback" in said or "process of this training" not in said:
-        return f"{way}: exit code {process.returncode}: {said[-400:]}"
+    if process.returncode != 1 or "Traceback" in output or "process of this training" not in output:
+        return f"{way}: exit code {process.returncode}: {output[-400:]}"
     if Path(f"/proc/{other}").exists() and "zombie" not in Path(f"/proc/{other}/status").read_text():
         os.kill(other, signal.SIGKILL)
         return f"{way}: the second process was left behind"
@@ -87,9 +87,9 @@ def resumed(run: Path, way: str) -> str | None:
         copy = run.with_name(f"{run.name}-{devices}")
         shutil.copytree(run, copy)
         process = start(copy, devices, "resume")
-        said = process.communicate(timeout=PATIENCE)[0]
+        output = process.communicate(timeout=PATIENCE)[0]
         if process.returncode:
-            return f"{way}: can't be resumed on {devices}: {said[-400:]}"
+            return f"{way}: can't be resumed on {devices}: {output[-400:]}"
         gradients.append(torch.load(copy / "gradient.pt", weights_only=True))
         weights.append(torch.cat([v.flatten() for v in load_file(copy / "encoder.safetensors").values()]))
     if (gradients[0] - gradients[1]).abs().max() > 1e-5 * gradients[0].abs().max():
@@ -115,28 +115,28 @@ def main() -> int:
     """One training process, as `kvicreg train` would be; its first gradient is kept."""
     import lightning.pytorch as pl
 
-    from kvicreg.cli import sentence
-    from kvicreg.training import TrainConfig, train
+    from kvicreg.cli.errors import tell
+    from kvicreg.runs import Settings
+    from kvicreg.training import train
 
     folder, devices, resume = Path(sys.argv[1]), int(sys.argv[2]), "resume" in sys.argv
 
     class FirstGradient(pl.Callback):
-        kept = False
+        saved = False
 
         def on_before_optimizer_step(self, trainer: pl.Trainer, module: Any, optimizer: Any) -> None:
-            if not self.kept and trainer.is_global_zero and resume:
+            if not self.saved and trainer.is_global_zero and resume:
                 gradient = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
                 torch.save(gradient.clone(), folder / "gradient.pt")
-            self.kept = True
+            self.saved = True
 
     if "may-hang" in sys.argv:
         signal.signal(signal.SIGUSR1, lambda *_: time.sleep(1e6))
     settings: dict[str, Any] = SETTINGS | {"out": str(folder), "devices": devices}
     try:
-        train(TrainConfig(**settings), resume=resume, callbacks=[FirstGradient()])
+        train(Settings.of(**settings), resume=resume, callbacks=[FirstGradient()])
     except Exception as error:
-        print(sentence(error), file=sys.stderr)
-        return 1
+        return tell(error, "train")
     return 0
 
 

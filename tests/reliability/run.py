@@ -28,13 +28,13 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "reliability"
 COUNTS = {"faults": 50, "fuzz": 5000, "guided": 1_000_000, "numbers": 1_000_000, "processes": 4, "load": 200_000}
 
 
-def failures_of(suite: str, found: dict[str, Any]) -> int:
+def failures_of(suite: str, result: dict[str, Any]) -> int:
     """How much of a result is not as it should be."""
     if suite == "faults":
-        return sum(part["tried"] - part["survived"] for part in found.values())
+        return sum(part["tried"] - part["survived"] for part in result.values())
     if suite == "numbers":
-        return int(found["not_finite"]) + int(found["eigensolves_that_stopped"])
-    return int(found["failures"])
+        return int(result["not_finite"]) + int(result["eigensolves_that_stopped"])
+    return int(result["failures"])
 
 
 def run(suite: str, count: int, seed: int) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def run(suite: str, count: int, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     start = time.time()
-    found = import_module(f"tests.reliability.{suite}").run(count, seed)
+    result = import_module(f"tests.reliability.{suite}").run(count, seed)
     from kvicreg import __version__
 
     versions = {"kvicreg": __version__, "torch": torch.__version__, "python": platform.python_version()}
     command = f"python -m tests.reliability.run {suite} --count {count} --seed {seed}"
     minutes = round((time.time() - start) / 60, 1)
-    return {"suite": suite, "command": command, "minutes": minutes, "versions": versions, **found}
+    return {"suite": suite, "command": command, "minutes": minutes, "versions": versions, **result}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -61,11 +61,11 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="file to write; by default docs/results/reliability/SUITE.json")
     given = parser.parse_args(argv)
     out = given.out or RESULTS / f"{given.suite}.json"
-    found = run(given.suite, given.count or COUNTS[given.suite], given.seed)
+    result = run(given.suite, given.count or COUNTS[given.suite], given.seed)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=2) + "\n")
-    parts = [name for name in ("kills", "full_disks", "read_only") if name in found]
-    failed = failures_of(given.suite, {name: found[name] for name in parts} if parts else found)
+    out.write_text(json.dumps(result, indent=2) + "\n")
+    parts = [name for name in ("kills", "full_disks", "read_only") if name in result]
+    failed = failures_of(given.suite, {name: result[name] for name in parts} if parts else result)
     print(f"{given.suite}: {failed} failures: {out}")
     return 1 if failed else 0
 

@@ -29,24 +29,24 @@ def name_of(node: ast.expr) -> str:
 
 
 def faults(source: str) -> list[str]:
-    found = []
+    faulty = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             modules = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            found += [f"{node.lineno}: imports {m}" for m in modules if m in ("pickle", "marshal", "shelve", "dill")]
+            faulty += [f"{node.lineno}: imports {m}" for m in modules if m in ("pickle", "marshal", "shelve", "dill")]
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("http://"):
-            found.append(f"{node.lineno}: an address without TLS")
+            faulty.append(f"{node.lineno}: an address without TLS")
         if not isinstance(node, ast.Call):
             continue
         name = name_of(node.func)
         given = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
         if name in NEVER or name.rpartition(".")[2] in NEVER_METHODS:
-            found.append(f"{node.lineno}: calls {name}")
+            faulty.append(f"{node.lineno}: calls {name}")
         if name in NEEDS and given.get(NEEDS[name][0]) is not NEEDS[name][1]:
-            found.append(f"{node.lineno}: {name} without {NEEDS[name][0]}={NEEDS[name][1]}")
+            faulty.append(f"{node.lineno}: {name} without {NEEDS[name][0]}={NEEDS[name][1]}")
         if given.get("shell") is True or given.get("verify") is False or given.get("trust_repo") is True:
-            found.append(f"{node.lineno}: {name} with a dangerous flag")
-    return found
+            faulty.append(f"{node.lineno}: {name} with a dangerous flag")
+    return faulty
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

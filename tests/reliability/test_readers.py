@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kvicreg.training.config import TrainConfig, from_dict
 
 from kvicreg.data.archives import FetchError, extract
 from kvicreg.data.folders import list_file
 from kvicreg.data.formats import read_idx
+from kvicreg.runs import RunFolder, Settings
 from kvicreg.storage import read_arrays, read_yaml
 from kvicreg.training.guard import read_fault
 
@@ -63,9 +63,9 @@ def test_yaml_whose_parts_double_at_every_step_is_refused(tmp_path):
 
 
 @few
-@given(st.dictionaries(st.sampled_from([*vars(TrainConfig()), "other"]), anything, min_size=1, max_size=3))
+@given(st.dictionaries(st.sampled_from([*Settings().flat(), "other"]), anything, min_size=1, max_size=3))
 def test_settings(values):
-    reads_or_tells(lambda: from_dict(values), *values)
+    reads_or_tells(lambda: Settings.of(**values), *values)
 
 
 @few
@@ -95,7 +95,7 @@ def test_an_archive_never_writes_outside_of_its_folder(name):
 def test_arrays_and_faults(content):
     with tempfile.TemporaryDirectory() as folder:
         path = file_with(content, folder, "fault.npz")
-        for read in (lambda: read_arrays(path), lambda: read_fault(Path(folder))):
+        for read in (lambda: read_arrays(path), lambda: read_fault(RunFolder(folder))):
             reads_or_tells(read, "is damaged")
 
 

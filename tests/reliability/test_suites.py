@@ -23,16 +23,16 @@ def suite(name: str, count: int, tmp_path: Path) -> dict:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert out.is_file(), ran.stdout + ran.stderr
-    found: dict = json.loads(out.read_text())
-    assert ran.returncode == 0, json.dumps(found, indent=1)
-    return found
+    result: dict = json.loads(out.read_text())
+    assert ran.returncode == 0, json.dumps(result, indent=1)
+    return result
 
 
 @pytest.mark.slow
 def test_eight_kills_full_disks_and_read_only_folders_lose_nothing(tmp_path):
-    found = suite("faults", 8, tmp_path)
-    assert found["kills"]["survived"] == found["kills"]["tried"] >= 8
-    assert len(found["kills"]["by"]) >= 4
+    result = suite("faults", 8, tmp_path)
+    assert result["kills"]["survived"] == result["kills"]["tried"] >= 8
+    assert len(result["kills"]["by"]) >= 4
 
 
 @pytest.mark.slow
@@ -42,9 +42,9 @@ def test_three_hundred_bad_inputs_get_a_sentence(tmp_path):
 
 @pytest.mark.slow
 def test_ten_thousand_batches_are_finite(tmp_path):
-    found = suite("numbers", 10_000, tmp_path)
-    assert found["batches"] == 10_000
-    assert found["computed_as_training_does"] >= 100
+    result = suite("numbers", 10_000, tmp_path)
+    assert result["batches"] == 10_000
+    assert result["computed_as_training_does"] >= 100
 
 
 @pytest.mark.slow
@@ -58,5 +58,5 @@ def test_memory_stays_flat_over_many_files(tmp_path):
 
 
 def test_the_page_is_that_of_the_result_files():
-    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
-    assert (ROOT / "docs" / "reliability.md").read_text() == document(found)
+    result = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    assert (ROOT / "docs" / "reliability.md").read_text() == document(result)
