@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg.kernels.pairs import full_precision
-from kvicreg.losses.terms import stack_views
+from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -39,7 +39,7 @@ class BarlowTwinsOptions(Options):
     eps: float = option(1e-5, "Added to the variance of each coordinate.", at_least=0)
 
 
-class BarlowTwinsLoss(nn.Module):
+class BarlowTwinsLoss(TermsLoss):
     """``sum_j (1 - C_jj)^2 + redundancy_weight * sum_{j != k} C_jk^2`` (Barlow Twins; Zbontar et al., 2021).
 
     C is the cross-correlation matrix of the views: ``C_jk = mean_i u_ij u'_ik`` of embeddings whose coordinates are
@@ -64,10 +64,6 @@ class BarlowTwinsLoss(nn.Module):
         super().__init__()
         options = BarlowTwinsOptions(redundancy_weight=float(redundancy_weight), eps=float(eps))
         self.redundancy_weight, self.eps, self.gather = options.redundancy_weight, options.eps, gather
-
-    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
-        """The weighted loss, a scalar."""
-        return self.terms(z1, z2).total
 
     def terms(self, z1: Tensor, z2: Tensor) -> BarlowTerms:
         """The weighted total, and the two sums without the weight."""

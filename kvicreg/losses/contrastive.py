@@ -14,7 +14,7 @@ from kvicreg.kernels.pairs import AllPairs, SamePoints, at_least_float32, full_p
 from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
-from kvicreg.operators.bandwidth import resolved
+from kvicreg.operators.bandwidth import advance, is_training_step, resolved
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -124,6 +124,8 @@ class KernelSimCLRLoss(nn.Module):
 
     def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
         """The loss, a scalar."""
+        if is_training_step(self):
+            advance(self.kernel, self.approximation, lambda: stack_views((z1, z2)), gather=self.gather)
         return kernel_simclr(
             z1,
             z2,

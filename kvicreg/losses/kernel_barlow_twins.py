@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
@@ -19,9 +19,9 @@ from kvicreg.losses.barlow_twins import (
     coordinate_terms,
 )
 from kvicreg.losses.feature_space import check_approximation
-from kvicreg.losses.terms import stack_views
+from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators import Approximation
-from kvicreg.operators.bandwidth import resolved
+from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -50,7 +50,7 @@ class KernelBarlowTwinsOptions(Options):
         return 0.1 if self.basis == "free" else BarlowTwinsOptions.redundancy_weight
 
 
-class KernelBarlowTwinsLoss(nn.Module):
+class KernelBarlowTwinsLoss(TermsLoss):
     """``(1 - tr A / r)^2 + redundancy_weight * (|A|_HS^2 / r - (tr A / r)^2)``, Barlow Twins in feature space.
 
     A is the cross-covariance operator of the views without units: with
@@ -98,9 +98,9 @@ class KernelBarlowTwinsLoss(nn.Module):
                 'not: pass approximation=operators.Nystrom(...), or basis="free"'
             )
 
-    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
-        """The weighted loss, a scalar."""
-        return self.terms(z1, z2).total
+    def advance(self, *views: Tensor) -> None:
+        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
+        advance(self.kernel, self.approximation, lambda: stack_views(views), gather=self.gather)
 
     def terms(self, z1: Tensor, z2: Tensor) -> BarlowTerms:
         """The weighted total, and the two terms without the weight."""

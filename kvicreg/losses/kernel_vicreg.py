@@ -16,7 +16,7 @@ from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
-from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, weights_or
+from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, weights_or, with_settings
 from kvicreg.operators import Approximation, CovarianceOperator, view_operators
 from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
@@ -54,21 +54,22 @@ class KernelVICRegOptions(Options):
         """Whether the terms are in units of the total variance."""
         return self.parametrization == "scaled"
 
-    def resolved(self) -> Self:
-        """The same settings with the parametrization's own weights and threshold where none are given."""
-        alpha, beta, zeta = self.weights
-        return replace(
-            self,
-            invariance_weight=alpha,
-            variance_weight=beta,
-            covariance_weight=zeta,
-            threshold=DEFAULT_THRESHOLD[self.parametrization] if self.threshold is None else self.threshold,
-        )
+    @property
+    def deviation(self) -> float:
+        """The threshold; the parametrization's own where none is given."""
+        return DEFAULT_THRESHOLD[self.parametrization] if self.threshold is None else self.threshold
 
     @property
     def weights(self) -> tuple[float, float, float]:
         """alpha, beta and zeta; the parametrization's own where none are given."""
         return weights_or(DEFAULT_WEIGHTS[self.parametrization], self)
+
+    def resolved(self) -> Self:
+        """The same settings with the parametrization's own weights and threshold where none are given."""
+        alpha, beta, zeta = self.weights
+        return replace(
+            self, invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta, threshold=self.deviation
+        )
 
 
 class KernelVICRegLoss(TermsLoss):
@@ -183,8 +184,7 @@ class KernelVICRegLoss(TermsLoss):
 
     def advance(self, *views: Tensor) -> None:
         """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
-        checked = check_views(views)
-        advance(self.kernel, self.approximation, checked, Shard.of(checked[0], gather=self.gather))
+        advance(self.kernel, self.approximation, lambda: check_views(views), gather=self.gather)
 
     def terms(self, *views: Tensor, groups: Tensor | None = None) -> LossTerms:
         """The weighted total and the three terms without their weights."""
@@ -226,8 +226,7 @@ def variance_term(operator: CovarianceOperator, options: KernelVICRegOptions) ->
     Over all b directions, those that must be zero included; scaled: over the r that can vary, with lambda_i in units of
     their mean, ``tr C / r``.
     """
-    threshold, eps = options.resolved().threshold, options.eps
-    assert threshold is not None
+    threshold, eps = options.deviation, options.eps
     values = operator.eigenvalues()
     if options.scaled:
         r = operator.rank_bound
@@ -261,13 +260,14 @@ def kernel_vicreg_terms(
     approximation: Approximation | None = None,
     gather: bool = True,
     groups: Tensor | None = None,
+    weights: tuple[float, float, float] | None = None,
     **settings: Any,
 ) -> LossTerms:
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``.
 
-    The settings are given as `options`, or one by one under the names that they have there.
+    The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
     """
-    options = KernelVICRegOptions.of(**settings) if options is None else options.replace(**settings)
+    options = with_settings(options or KernelVICRegOptions(), weights, settings)
     checked = check_views(views)
     with full_precision(checked[0]):
         gain = None

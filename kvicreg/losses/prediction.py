@@ -12,6 +12,7 @@ from kvicreg.kernels.pairs import AllPairs, MatchedPairs, SamePoints, full_preci
 from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
+from kvicreg.operators.bandwidth import advance, is_training_step
 from kvicreg.operators.shard import Shard
 
 __all__ = ["BYOLLoss", "KernelBYOLLoss", "SimSiamLoss", "byol", "kernel_byol", "simsiam"]
@@ -94,7 +95,14 @@ class KernelBYOLLoss(nn.Module):
 
     def forward(self, q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
         """The loss, a scalar."""
+        if is_training_step(self):
+            advance(self.kernel, self.approximation, lambda: [self._points(q1, q2, t1, t2)], gather=False)
         return kernel_byol(q1, q2, t1, t2, kernel=self.kernel, approximation=self.approximation, gather=self.gather)
+
+    def _points(self, *parts: Tensor) -> Tensor:
+        """What the bandwidth is taken of, alike in every process."""
+        z = unit_rows(stack_views(parts))
+        return _pooled_points(z, Shard.of(z, gather=self.gather))
 
     def extra_repr(self) -> str:
         return f"gather={self.gather}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision, safe_sqrt
 from kvicreg.losses.feature_space import check_approximation, unit_rows
-from kvicreg.losses.terms import stack_views
+from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators import Approximation, CovarianceOperator
-from kvicreg.operators.bandwidth import resolved
+from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -35,7 +35,7 @@ class SSLHSICOptions(Options):
     hsic_weight: float = option(3.0, "Weight of the root of HSIC(Z, Z).", at_least=0)
 
 
-class SSLHSICLoss(nn.Module):
+class SSLHSICLoss(TermsLoss):
     """``-HSIC(Z, Y) + hsic_weight * sqrt(HSIC(Z, Z))`` of embeddings at unit length, Y being the identity of the image.
 
     With n = 2b embeddings of two views and K their Gram matrix, in the paper's estimators (less constant factors):
@@ -68,9 +68,9 @@ class SSLHSICLoss(nn.Module):
         self.hsic_weight = SSLHSICOptions(hsic_weight=float(hsic_weight)).hsic_weight
         self.approximation, self.gather = approximation, gather
 
-    def forward(self, z1: Tensor, z2: Tensor) -> Tensor:
-        """The weighted loss, a scalar."""
-        return self.terms(z1, z2).total
+    def advance(self, *views: Tensor) -> None:
+        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
+        advance(self.unit_kernel, self.approximation, lambda: unit_rows(stack_views(views)), gather=self.gather)
 
     def terms(self, z1: Tensor, z2: Tensor) -> HSICTerms:
         """The weighted total, HSIC(Z, Y) and HSIC(Z, Z)."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from kvicreg.kernels.tensors import at_least_float32, is_concrete
 from kvicreg.operators.bandwidth import is_training_step
+from kvicreg.options import Options
 
 __all__ = ["LossTerms", "NotFiniteViews", "TermsLoss", "check_choice", "check_positive", "check_weights", "stack_views"]
+
+
+O = TypeVar("O", bound=Options)
+WEIGHTS = ("invariance_weight", "variance_weight", "covariance_weight")
 
 
 class LossTerms(NamedTuple):
@@ -63,11 +68,18 @@ def setting(name: str) -> Any:
     return property(lambda loss: getattr(loss.options, name), doc=f"`options.{name}`.")
 
 
-def weights_or(defaults: tuple[float, float, float], options: Any) -> tuple[float, float, float]:
+def weights_or(defaults: tuple[float, float, float], options: Options) -> tuple[float, float, float]:
     """The three weights of `options`; the defaults where they are None."""
-    given = (options.invariance_weight, options.variance_weight, options.covariance_weight)
+    given = [getattr(options, name) for name in WEIGHTS]
     alpha, beta, zeta = (default if weight is None else weight for weight, default in zip(given, defaults, strict=True))
     return alpha, beta, zeta
+
+
+def with_settings(options: O, weights: tuple[float, float, float] | None, settings: dict[str, Any]) -> O:
+    """The options with the settings that a function was given one by one, and the three weights if given at once."""
+    if weights is not None:
+        settings = settings | dict(zip(WEIGHTS, weights, strict=True))
+    return options.replace(**settings) if settings else options
 
 
 class NotFiniteViews(ValueError):

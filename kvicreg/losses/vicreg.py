@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or
+from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or, with_settings
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
@@ -126,13 +126,17 @@ class VICRegLoss(TermsLoss):
 
 
 def vicreg_terms(
-    *views: Tensor, options: VICRegOptions | None = None, gather: bool = True, **settings: Any
+    *views: Tensor,
+    options: VICRegOptions | None = None,
+    gather: bool = True,
+    weights: tuple[float, float, float] | None = None,
+    **settings: Any,
 ) -> LossTerms:
     """`VICRegLoss` as a pure function of the views ``(b, p)``.
 
-    The settings are given as `options`, or one by one under the names that they have there.
+    The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
     """
-    options = VICRegOptions.of(**settings) if options is None else options.replace(**settings)
+    options = with_settings(options or VICRegOptions(), weights, settings)
     form, z = CONVENTIONS[options.convention], stack_views(views)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Median, evenly_spaced
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs
-from kvicreg.kernels.tensors import is_concrete
+from kvicreg.kernels.tensors import full_precision, is_concrete
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.shard import Shard
 
@@ -23,13 +23,22 @@ def resolved(kernel: Kernel, views: Sequence[Tensor] | Tensor, shard: Shard) -> 
 
 
 def advance(
-    kernel: Kernel, approximation: Approximation | None, views: Sequence[Tensor] | Tensor, shard: Shard
+    kernel: Kernel,
+    approximation: Approximation | None,
+    views: Callable[[], Sequence[Tensor] | Tensor],
+    *,
+    gather: bool,
 ) -> None:
-    """One training step: smoothed bandwidths follow these views ``(b, p)``, an approximation draws anew if it does."""
+    """One training step: smoothed bandwidths follow the views ``(b, p)``, an approximation draws anew if it does.
+
+    `views` are asked for only where something is smoothed.
+    """
     if approximation is not None:
         approximation.advance()
     if any(isinstance(part, Median) and part.momentum for part in kernel.modules()):
-        kernel.advance(_some_rows(views, shard))
+        points = views()
+        with full_precision(points[0]):
+            kernel.advance(_some_rows(points, Shard.of(points[0], gather=gather)))
 
 
 def is_training_step(module: torch.nn.Module) -> bool:

@@ -77,7 +77,7 @@ class Nystrom(Approximation):
         if pool == wanted:
             return candidates
         if self.choice == "kmeans++":
-            return candidates[_spread_out(candidates, kernel, wanted, generator)]
+            return candidates[_kmeans_seeds(candidates, kernel, wanted, generator)]
         scores = _leverage(candidates, kernel, wanted)
         return candidates[torch.multinomial(scores.cpu(), wanted, generator=generator).to(device)]
 
@@ -85,7 +85,7 @@ class Nystrom(Approximation):
         return f"landmarks={self.landmarks}, choice={self.choice!r}"
 
 
-def _spread_out(points: Tensor, kernel: Kernel, count: int, generator: torch.Generator) -> Tensor:
+def _kmeans_seeds(points: Tensor, kernel: Kernel, count: int, generator: torch.Generator) -> Tensor:
     """Indices of `count` points by k-means++ seeding in feature space."""
     own = kernel.evaluate(SamePoints(points))
     thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)

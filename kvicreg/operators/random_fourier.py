@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -97,7 +98,9 @@ class RandomFourier(Approximation):
             phase = torch.rand(frequencies, generator=generator) * (2 * math.pi)
             if len(self._drawn) >= 16:
                 self._drawn.clear()
-            self._drawn[key] = (_map(lambda draws: draws.to(z), noise), phase.to(z))
+            # not draws.to(z): inside a transform of torch.func they would belong to it, and are remembered
+            move = partial(torch.Tensor.to, device=z.device, dtype=z.dtype)
+            self._drawn[key] = (_map(move, noise), move(phase))
         return self._drawn[key]
 
     # The step is state, but a number of Python's own: reading it from a device at every step would stall it.
@@ -149,8 +152,8 @@ def _orthogonal(draws: Tensor, generator: torch.Generator) -> Tensor:
     basis, triangle = torch.linalg.qr(blocks)
     # uniform among all orthogonal matrices only with these signs: LAPACK's own make some entries always negative
     basis = basis * triangle.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
-    directions: Tensor = basis.mT.flatten(0, 1)[:count]
-    return directions * torch.linalg.vector_norm(draws, dim=1, keepdim=True)
+    rows: Tensor = basis.mT.flatten(0, 1)[:count] * torch.linalg.vector_norm(draws, dim=1, keepdim=True)
+    return rows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Threads of our own, with a number of OpenMP threads that is theirs alone.
 
-`torch.set_num_threads` changes the calling thread, but also the default of every thread that starts later. A worker here
-sets its number in OpenMP and MKL directly, where it belongs to the thread; the rest of the process never sees it.
+`torch.set_num_threads` changes the calling thread, but also the default of every thread that starts later. A worker
+here sets its number in OpenMP and MKL directly, where it belongs to the thread; the rest of the process never sees it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ def _setters() -> tuple[Callable[[int], object], ...]:
         symbols = ctypes.CDLL(str(library))
         setters = [symbols.omp_set_num_threads]
         if torch.backends.mkl.is_available():
-            setters.append(symbols.mkl_set_num_threads_local)
+            setters.append(symbols.MKL_Set_Num_Threads_Local)  # in lower case it is Fortran's, of a pointer
     except (OSError, AttributeError):
         return ()
+    for setter in setters:
+        setter.argtypes, setter.restype = [ctypes.c_int], ctypes.c_int
     return tuple(setters)
 
 

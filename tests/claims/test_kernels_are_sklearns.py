@@ -42,7 +42,7 @@ def test_polynomial_scale_is_one_over_the_number_of_columns():  # claim 2
 
 
 def test_named_kernels_are_the_papers_five():  # claim 1
-    assert {"linear", "polynomial", "rbf", "laplacian", "rational_quadratic", "rq"} <= set(kernels.NAMES)
+    assert {"linear", "polynomial", "rbf", "laplacian", "rational_quadratic", "rq"} <= set(kernels.KERNELS.names())
 
 
 @pytest.mark.parametrize(

@@ -61,24 +61,56 @@ def test_smoothed_starts_at_the_first_median_and_follows_the_rest():
     kernel = kernels.RBF(kernels.Median(momentum=0.9)).double()
     first, second = batch(), batch(3.0)
     assert float(kernel.resolve(first).gamma) == pytest.approx(1 / median(first))
+    kernel.advance(first)
+    assert float(kernel.resolve(second).gamma) == pytest.approx(1 / median(first))
+    kernel.advance(second)
     running = 0.9 * median(first) + 0.1 * median(second)
-    assert float(kernel.resolve(second).gamma) == pytest.approx(1 / running)
+    assert float(kernel.resolve(first).gamma) == pytest.approx(1 / running)
     assert float(kernel.state_dict()["gamma.running"]) == pytest.approx(running)
 
 
-@pytest.mark.parametrize("mode", ["eval", "no_grad"])
-def test_smoothed_is_used_but_not_moved_outside_training(mode):
+SMOOTHED = {
+    "rbf": lambda rule: kernels.RBF(rule),
+    "laplacian": lambda rule: kernels.Laplacian(rule, norm=1),
+    "sum": lambda rule: kernels.Linear() + kernels.RBF(rule),
+    "product": lambda rule: kernels.Linear() * kernels.RationalQuadratic(rule),
+    "per dimension": lambda rule: kernels.PerDimension(kernels.RBF(rule)),
+    "self-tuning": lambda rule: kernels.SelfTuning(rule),
+    "nested": lambda rule: (kernels.RBF(rule) + kernels.Linear()) * kernels.Linear(),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_advancing_follows_the_batch_that_resolving_would_take(name):
+    rule = kernels.Median(momentum=0.5).double()
+    kernel = SMOOTHED[name](rule)
+    first, second, third = batch(), batch(3.0), batch(5.0)
+    kernel.advance(first)
+    start = float(rule.running)
+    assert not math.isnan(start)
+    for view in (second, third):
+        for _ in range(3):
+            kernel.resolve(view), kernel(view), kernel.paired(view, view)
+    assert float(rule.running) == start
+    kernel.advance(second)
+    fresh = kernels.Median(momentum=0.5).double()
+    SMOOTHED[name](fresh).advance(second)
+    assert float(rule.running) == pytest.approx(0.5 * start + 0.5 * float(fresh.running))
+
+
+@pytest.mark.parametrize("mode", ["train", "eval", "no_grad"])
+def test_resolving_moves_nothing_in_any_mode(mode):
     kernel = kernels.RBF("smoothed").double()
     first = batch()
-    kernel.resolve(first)
+    kernel.advance(first)
     kernel.train(mode != "eval")
     with torch.set_grad_enabled(mode != "no_grad"):
         assert float(kernel.resolve(batch(5.0)).gamma) == pytest.approx(1 / median(first))
     assert float(kernel.gamma.running) == pytest.approx(median(first))
 
 
-def test_smoothed_without_history_takes_the_batch_and_keeps_nothing_in_evaluation():
-    kernel = kernels.RBF("smoothed").double().eval()
+def test_smoothed_without_history_takes_the_batch_and_keeps_nothing():
+    kernel = kernels.RBF("smoothed").double()
     z = batch()
     assert float(kernel.resolve(z).gamma) == pytest.approx(1 / median(z))
     assert math.isnan(float(kernel.gamma.running))
@@ -99,6 +131,10 @@ def test_one_point_has_no_median():
         kernels.RBF()(torch.ones(1, 3))
 
 
-def test_views_of_different_size_have_no_common_median():
-    with pytest.raises(ValueError, match=r"one size, got \[4, 5\] rows"):
-        kernels.RBF()(batch(rows=4), batch(rows=5))
+def test_views_of_different_sizes_are_pooled():
+    x, y = batch(rows=10), batch(3.0, rows=20)
+    expected = kernels.RBF(1 / median(x, y))(x, y)
+    assert expected.shape == (10, 20)
+    torch.testing.assert_close(kernels.RBF()(x, y), expected)
+    one = batch(rows=1)
+    torch.testing.assert_close(kernels.RBF()(x, one), kernels.RBF(1 / median(x))(x, one))

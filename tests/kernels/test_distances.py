@@ -1,11 +1,16 @@
 """Written gradients and halved products are those of the plain formulae."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
 from kvicreg import KernelVICRegLoss
 from kvicreg.kernels import distances
-from kvicreg.kernels.distances import MatchedDistances, TwoViewProjections, safe_sqrt, symmetric_product
+from kvicreg.kernels.distances import matched_distances, safe_sqrt, symmetric_product, two_view_distances
+from kvicreg.kernels.pairs import AllPairs, ViewPairs
+from kvicreg.operators import covariance_operator
 
 
 def points(*shape):
@@ -37,14 +42,20 @@ def test_blocks_change_neither_loss_nor_gradient(monkeypatch, kernel):
     torch.testing.assert_close(value_and_gradient(), expected)
 
 
-def test_gradients_of_matched_distances_and_projections(monkeypatch):
+def test_gradients_of_matched_distances(monkeypatch):
     monkeypatch.setattr(distances, "ROWS", 2)
-    x, y, directions = points(5, 3).requires_grad_(), (2 * points(5, 3)).requires_grad_(), points(3, 4).requires_grad_()
-    torch.testing.assert_close(MatchedDistances.apply(x, y), (x - y).square().sum(-1))
-    assert torch.autograd.gradcheck(MatchedDistances.apply, (x, y))
-    for ours, plain in zip(TwoViewProjections.apply(x, y, directions), (x @ directions, y @ directions), strict=False):
-        torch.testing.assert_close(ours, plain)
-    assert torch.autograd.gradcheck(TwoViewProjections.apply, (x, y, directions))
+    x, y = points(5, 3).requires_grad_(), (2 * points(5, 3)).requires_grad_()
+    torch.testing.assert_close(matched_distances(x, y), (x - y).square().sum(-1))
+    assert torch.autograd.gradcheck(matched_distances, (x, y))
+
+
+def test_distances_of_two_views_are_those_within_and_across():
+    views = points(2, 5, 3).requires_grad_()
+    within, across = two_view_distances(views)
+    torch.testing.assert_close(within, torch.cdist(views, views).square())
+    torch.testing.assert_close(across, (views[0] - views[1]).square().sum(-1))
+    assert torch.autograd.gradcheck(two_view_distances, (views,))
+    assert torch.autograd.gradgradcheck(two_view_distances, (views,))
 
 
 def test_safe_sqrt_has_no_gradient_at_zero_and_shows_nan():
@@ -53,3 +64,53 @@ def test_safe_sqrt_has_no_gradient_at_zero_and_shows_nan():
     root.sum().backward()
     torch.testing.assert_close(root.detach(), torch.tensor([0.0, 2.0, torch.nan]), equal_nan=True)
     assert x.grad[:2].tolist() == [0.0, 0.25]
+
+
+def test_a_cotangent_need_not_be_symmetric():
+    x = points(6, 3).requires_grad_()
+    weights = points(6, 6)
+    for quantity in ("inner", "squared_distance", "distance", "l1_distance"):
+        assert torch.autograd.gradcheck(lambda z, q=quantity: (getattr(AllPairs(z), q) * weights).sum(), (x,))
+
+
+@pytest.mark.parametrize("order", [("within", "across"), ("across", "within")])
+def test_views_share_one_pass_in_any_order_of_use(order):
+    pairs = ViewPairs(points(2, 5, 3).requires_grad_())
+    of = {"within": pairs.within, "across": pairs.across[0]}
+    first, second = (of[name].squared_distance for name in order)
+    assert first.grad_fn is second.grad_fn
+
+
+def test_views_leave_nothing_for_the_garbage_collector():
+    pairs = ViewPairs(points(2, 5, 3))
+    matrix = weakref.ref(pairs.within.squared_distance)
+    gc.disable()
+    try:
+        del pairs
+        assert matrix() is None
+    finally:
+        gc.enable()
+
+
+def test_one_outlier_does_not_hide_the_rest_in_float32():
+    generator = torch.Generator().manual_seed(0)
+    z = 1e-3 * torch.randn(64, 16, generator=generator, dtype=torch.float64)
+    z[17] = 28 / 4
+    precise = float(covariance_operator(z, "rbf").effective_rank())
+    assert precise > 20
+    assert float(covariance_operator(z.float(), "rbf").effective_rank()) == pytest.approx(precise, rel=1e-3)
+    views = torch.stack([z, z + 1e-4])
+    precise = covariance_operator(views, "laplacian").effective_rank()
+    torch.testing.assert_close(
+        covariance_operator(views.float(), "laplacian").effective_rank().double(), precise, rtol=1e-3, atol=0
+    )
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+def test_points_that_are_the_same_have_distance_zero(shift):
+    z = (points(6, 40) + shift).float()
+    z[4] = z[1]
+    squared = AllPairs(z).squared_distance
+    assert squared[4, 1] == squared[1, 4] == 0
+    assert bool((squared.diagonal() == 0).all())
+    assert int((squared == 0).sum()) == 8

@@ -10,10 +10,28 @@ from kvicreg import kernels
 Z = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", kernels.NAMES)
+NAMED = {
+    "linear": kernels.Linear,
+    "polynomial": kernels.Polynomial,
+    "rbf": kernels.RBF,
+    "laplacian": kernels.Laplacian,
+    "rational_quadratic": kernels.RationalQuadratic,
+    "rq": kernels.RationalQuadratic,
+    "multi_rbf": kernels.multi_rbf,
+    "self_tuning": kernels.SelfTuning,
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_get_makes_the_kernel_of_that_name(name):
-    assert repr(kernels.get(name)) == repr(kernels.NAMES[name]())
-    assert repr(kernels.get(name.upper().replace("_", "-"))) == repr(kernels.NAMES[name]())
+    assert repr(kernels.get(name)) == repr(NAMED[name]())
+    assert repr(kernels.get(name.upper().replace("_", "-"))) == repr(NAMED[name]())
+
+
+def test_every_name_is_listed_once_in_order():
+    names = kernels.KERNELS.names()
+    assert set(NAMED) <= set(names)
+    assert names == sorted(set(names))
 
 
 def test_get_returns_a_kernel_as_it_is():
@@ -28,7 +46,9 @@ def test_get_asks_did_you_mean(said, meant):
 
 
 def test_get_lists_the_names_when_nothing_is_near():
-    with pytest.raises(ValueError, match="unknown kernel 'xyz': the kernels are linear, polynomial, rbf"):
+    with pytest.raises(
+        ValueError, match="unknown kernel 'xyz': the kernels are .*laplacian, linear, multi_rbf, polynomial"
+    ):
         kernels.get("xyz")
 
 

@@ -1,10 +1,14 @@
 """Kernels and mixtures as people write them, and the adaptive ones."""
 
+import pickle
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 
 from kvicreg import KernelVICRegLoss, kernels, operators
+from kvicreg.options import Options, choice
 
 Z = torch.randn(30, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -28,23 +32,93 @@ def test_mixtures_by_name(expression, names, weights):
 def test_options_go_to_the_members_that_have_them():
     (_, rbf), (_, polynomial) = kernels.make("rbf+polynomial", degree=3, gamma=0.5).members()
     assert (rbf.gamma, polynomial.gamma, polynomial.degree) == (0.5, 0.5, 3)
+    (_, rbf), (_, linear) = kernels.make("rbf+linear", gamma=0.1).members()
+    assert (rbf.gamma, linear.gamma) == (0.1, 1.0)
+    (_, rbf), (_, linear) = kernels.make("rbf+linear", bandwidth_momentum=0.9, bandwidth_multiple=2).members()
+    assert (rbf.gamma.momentum, rbf.gamma.multiple, linear.gamma) == (0.9, 2.0, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("said", "options", "sentence"),
+    ("name", "settings", "expected"),
+    [
+        ("laplacian", {"distance_norm": 1, "gamma": 2}, kernels.Laplacian(2.0, norm=1)),
+        ("rq", {"alpha": 0.5}, kernels.RationalQuadratic(alpha=0.5)),
+        ("self-tuning", {"neighbours": 3}, kernels.SelfTuning(neighbours=3)),
+        ("polynomial", {"degree": 3, "coef0": 0.5, "gamma": 0.1}, kernels.Polynomial(3, 0.5, 0.1)),
+        ("linear", {"per_dimension": True}, kernels.PerDimension(kernels.Linear())),
+        ("multi_rbf", {"gamma": 0.1}, kernels.multi_rbf(0.1)),
+    ],
+)
+def test_settings_are_the_arguments_of_the_kernel(name, settings, expected):
+    assert repr(kernels.make(name, **settings)) == repr(expected)
+
+
+@pytest.mark.parametrize("expression", ["rbf+linear", "multi-rbf", "multi-rbf+linear"])
+def test_shares_may_be_learnt(expression):
+    mixture = kernels.make(expression, learn_mixture=True)
+    assert len(mixture.logits) == len(mixture.members()) == {"rbf+linear": 2, "multi-rbf": 5}.get(expression, 6)
+
+
+@pytest.mark.parametrize("expression", ["rbf", "multi-rbf", "0.3*rbf+0.7*polynomial", "2*laplacian"])
+def test_settings_survive_being_written_flat(expression):
+    @dataclass(frozen=True, kw_only=True)
+    class Holder(Options):
+        kernel: kernels.KernelOptions = choice("rbf", kernels.KERNELS, "The kernel.")
+
+    globals().setdefault("kernels", kernels)
+    first = Holder.of(kernel=expression, per_dimension=True)
+    assert Holder.of(**first.flat()) == first
+    assert repr(first.replace(per_dimension=False).kernel.build()) == repr(kernels.get(expression))
+    assert pickle.loads(pickle.dumps(first.kernel)) == first.kernel
+
+
+def test_a_kernel_is_a_formula_and_a_name():
+    class Cauchy(kernels.StationaryKernel, name="toy-cauchy".replace("-", "_")):
+        def profile(self, exponent):
+            return 1 / (1 - exponent)
+
+    try:
+        z = Z.clone().requires_grad_()
+        ours, expected = kernels.get("toy-cauchy"), kernels.RationalQuadratic()
+        torch.testing.assert_close(ours(z), expected(z))
+        views = [z, Z + 0.1]
+        losses = [KernelVICRegLoss(name)(*views) for name in ("toy_cauchy", "rq")]
+        torch.testing.assert_close(losses[0], losses[1])
+        torch.testing.assert_close(*(torch.autograd.grad(loss, z)[0] for loss in losses))
+        assert kernels.make("toy_cauchy+linear", gamma=0.3).members()[0][1].gamma == 0.3
+        assert "toy_cauchy" in kernels.KERNELS.names()
+        assert pickle.loads(pickle.dumps(kernels.RBF.Options())) == kernels.RBF.Options()
+    finally:
+        del kernels.KERNELS.members["toy_cauchy"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "options", "sentence"),
     [
         ("rbf+lienar", {}, r"unknown kernel 'lienar' in 'rbf\+lienar': did you mean 'linear'"),
         ("rbf+", {}, "unknown kernel ''"),
         ("x*rbf", {}, "'x' is no share; write 0.3"),
-        ("-1*rbf+linear", {}, "weights must be finite and at least 0, got -1"),
-        ("rbf+linear", {"degree": 2}, r"the rbf\+linear kernel has no degree"),
-        ("rbf", {"learnable": True}, "no mixture, so it has no shares to learn"),
-        ("rbf+linear", {"learnable": True, "per_dimension": True}, "choose one of them"),
+        ("-1*rbf+linear", {}, "shares must be finite and at least 0, got -1"),
+        ("inf*rbf+linear", {}, "shares must be finite and at least 0, got inf"),
+        ("rbf+linear", {"degree": 2}, r"nothing reads degree with kernel rbf\+linear; it is read by kernel polynomial"),
+        ("linear", {"bandwidth_multiple": 2.0}, "nothing reads bandwidth_multiple with kernel linear; it is read by"),
+        ("linear", {"gamma": 2.0}, "nothing reads gamma with kernel linear"),
+        ("rbf", {"degre": 2}, "there is no setting 'degre'; did you mean 'degree'"),
+        ("rbf", {"gamma": 0.0}, "gamma must be positive, got 0"),
+        ("rbf", {"gamma": 0.1, "bandwidth_momentum": 0.9}, "change the median, so they can't go with a fixed gamma"),
+        ("rbf", {"gamma": 0.1, "bandwidth_multiple": 2.0}, "change the median, so they can't go with a fixed gamma"),
+        (
+            "rbf",
+            {"learn_mixture": True},
+            r"nothing reads learn_mixture with kernel rbf; .*multi_rbf, kernel NAME\+NAME",
+        ),
+        ("rbf+linear", {"learn_mixture": True, "per_dimension": True}, "choose one of them"),
+        ("multi-rbf", {"learn_mixture": True, "per_dimension": True}, "choose one of them"),
     ],
 )
-def test_mistakes_are_named(said, options, sentence):
+def test_mistakes_are_named(expression, options, sentence):
     with pytest.raises(ValueError, match=sentence):
-        kernels.make(said, **options)
+        kernels.make(expression, **options)
 
 
 def test_multi_rbf_is_the_mean_of_five_bandwidths():

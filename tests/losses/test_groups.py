@@ -98,7 +98,7 @@ def test_wrong_groups_are_refused():
         criterion(Z1, Z2, groups=torch.zeros(23, dtype=torch.long))
     with pytest.raises(ValueError, match="whole number"):
         criterion(Z1, Z2, groups=torch.zeros(24))
-    with pytest.raises(ValueError, match="group_weight must be between 0 and 1"):
+    with pytest.raises(ValueError, match="group_weight must be at least 0 and at most 1, got 1.5"):
         KernelVICRegLoss("rbf", group_weight=1.5)
     with pytest.raises(ValueError, match="can't go with a smoothed one"):
         KernelVICRegLoss(kernels.RBF("smoothed"), group_bandwidth=True)

@@ -94,7 +94,8 @@ def test_different_devices(criterion):
 @pytest.mark.parametrize("name", ["invariance_weight", "variance_weight", "covariance_weight", "threshold", "eps"])
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf])
 def test_settings_must_be_finite_and_not_negative(make, name, value):
-    with pytest.raises(ValueError, match=f"{name} must be finite and at least 0, got {value}"):
+    words = "at least 0" if math.isfinite(value) else "a finite number"
+    with pytest.raises(ValueError, match=f"{name} must be {words}, got {value}"):
         make(**{name: value})
 
 
@@ -104,10 +105,10 @@ def test_settings_must_be_finite_and_not_negative(make, name, value):
         (lambda: KernelVICRegLoss("rfb"), "unknown kernel 'rfb': did you mean 'rbf'"),
         (
             lambda: KernelVICRegLoss(parametrization="papers"),
-            "parametrization must be one of 'scaled', 'paper', got 'papers'",
+            "parametrization: expected one of scaled, paper, got 'papers'; did you mean 'paper'",
         ),
-        (lambda: KernelVICRegLoss(covariance="square"), "covariance must be one of 'norm', 'squared', got 'square'"),
-        (lambda: VICRegLoss("solo"), "convention must be one of 'paper', 'official', 'solo-learn', got 'solo'"),
+        (lambda: KernelVICRegLoss(covariance="square"), "covariance: expected one of norm, squared, got 'square'"),
+        (lambda: VICRegLoss("solo"), "convention: expected one of official, solo-learn, paper, got 'solo'"),
     ],
 )
 def test_unknown_names(make, message):
