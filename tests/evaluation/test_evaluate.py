@@ -13,9 +13,10 @@ from sklearn.preprocessing import StandardScaler
 from kvicreg.data import load
 from kvicreg.evaluation import extract, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores, significance
-from kvicreg.evaluation.evaluate import Options, confusion, evaluate
-from kvicreg.evaluation.results import read_results
-from kvicreg.models import load_encoder
+from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.labelled import confusion
+from kvicreg.runs import load_encoder
+from kvicreg.runs.results import read_results
 
 QUICK = {"map_images": 0, "robustness_images": 60}
 
@@ -96,9 +97,9 @@ def test_robustness_starts_from_the_same_accuracy_for_every_shift(results):
 def test_evaluating_twice_gives_the_same_numbers(run, results):
     evaluate(run, whole(run), command="kvicreg evaluate one")
     again = read_results(run / "results.json")
-    for told in (results, again):
-        assert told.pop("seconds")
-        assert told.pop("finished")
+    for written in (results, again):
+        assert written.pop("seconds")
+        assert written.pop("finished")
     assert again == results
 
 
@@ -164,7 +165,7 @@ def damage_encoder(folder):
         (shutil.rmtree, "there is no run folder"),
         (lambda f: (f / "config.yaml").unlink(), "is not a run folder: it has no config.yaml"),
         (lambda f: (f / "config.yaml").write_text("a: [1,"), "config.yaml is damaged"),
-        (lambda f: (f / "config.yaml").write_text("name: else\n"), "was not written by kvicreg"),
+        (lambda f: (f / "config.yaml").write_text("name: else\n"), "config.yaml: there is no setting 'name'"),
         (lambda f: (f / "encoder.json").write_text("{"), "encoder.json is damaged"),
         (lambda f: (f / "encoder.json").write_text("{}"), "encoder.json lacks architecture"),
         (lambda f: (f / "encoder.safetensors").unlink(), "its training has not finished"),
