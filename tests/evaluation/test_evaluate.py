@@ -15,7 +15,9 @@ from kvicreg.evaluation import extract, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores, significance
 from kvicreg.evaluation.evaluate import Options, evaluate
 from kvicreg.evaluation.labelled import confusion
-from kvicreg.runs import load_encoder
+from kvicreg.evaluation.session import Session
+from kvicreg.evaluation.subjects import other_subjects
+from kvicreg.runs import RunFolder, load_encoder
 from kvicreg.runs.results import read_results
 
 QUICK = {"map_images": 0, "robustness_images": 60}
@@ -98,8 +100,8 @@ def test_the_supervised_control_trains_as_long_as_the_run(tmp_path, make_run, mo
         return encoder, None
 
     monkeypatch.setattr("kvicreg.evaluation.subjects.train_with_labels", record)
-    run = make_run(tmp_path / "run", epochs=7)
-    evaluate(run, Options(map_images=0, robustness_images=0, supervised=True))
+    run = RunFolder(make_run(tmp_path / "run", epochs=7))
+    assert "supervised" in other_subjects(Session(run, Options(supervised=True), print))
     assert epochs == [7]
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from kvicreg.training.embed import embed
 
 from kvicreg.cli import main
+from kvicreg.evaluation.embed import embed
 from kvicreg.training import TrainConfig, train
 from tests.reliability.inputs import picture
 

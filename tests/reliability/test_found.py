@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 from kvicreg.training.config import TrainConfig, from_dict
-from kvicreg.training.embed import embed
 
 from kvicreg import KernelVICRegLoss, load_encoder, operators
 from kvicreg.cli import UNEXPECTED, main
 from kvicreg.data.folders import images_below
+from kvicreg.evaluation.embed import embed
 from kvicreg.report.page import write_report
 from kvicreg.selection.advice import advise_on_run
 
@@ -104,14 +104,14 @@ def test_an_unexpected_error_says_that_it_is_ours(monkeypatch, capsys, tmp_path)
     def broken(*_, **__):
         raise KeyError("oops")
 
-    monkeypatch.setattr("kvicreg.training.embed.embed", broken)
+    monkeypatch.setattr("kvicreg.evaluation.embed.embed", broken)
     assert main(["embed", str(tmp_path), str(tmp_path)]) == 1
     assert UNEXPECTED in capsys.readouterr().err
 
 
 def test_a_failed_embedding_leaves_nothing_behind(make_run, tmp_path, monkeypatch):
     run, out = make_run(tmp_path / "run"), tmp_path / "out"
-    monkeypatch.setattr("kvicreg.training.embed._labels", lambda *_: 1 / 0)
+    monkeypatch.setattr("kvicreg.evaluation.embed._labels", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         embed(run, "digits", out / "e.npz", workers=0)
     assert os.listdir(out) == []
