@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -100,37 +100,31 @@ def sgd_probe(
     classes, labels = torch.unique(train_y.cpu(), return_inverse=True)
     head = torch.nn.Linear(train_x.shape[1], len(classes))
     batch_size = min(batch_size, max(16, len(train_x) // 20))  # small data: at least 20 steps per epoch
-    settings: dict[str, Any] = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "seed": seed,
-    }
-    _fit_by_sgd(head, (train_x.float().cpu() - mean) / scale, labels, **settings)
+    settings = _SGD(epochs, batch_size, learning_rate, seed)
+    _fit_by_sgd(head, (train_x.float().cpu() - mean) / scale, labels, settings)
     with torch.no_grad():
         predictions = classes[head((test_x.float().cpu() - mean) / scale).argmax(1)]
-    return ProbeResult.of(predictions, test_y, **settings)
+    return ProbeResult.of(predictions, test_y, **settings._asdict())
+
+
+class _SGD(NamedTuple):
+    epochs: int
+    batch_size: int
+    learning_rate: float
+    seed: int
 
 
 @torch.enable_grad()
-def _fit_by_sgd(
-    head: torch.nn.Linear,
-    rows: Tensor,
-    labels: Tensor,
-    *,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    seed: int,
-) -> None:
+def _fit_by_sgd(head: torch.nn.Linear, rows: Tensor, labels: Tensor, settings: _SGD) -> None:
     """Train a linear layer, from zero, to tell the labels (n,) of rows (n, q)."""
     torch.nn.init.zeros_(head.weight)
     torch.nn.init.zeros_(head.bias)
-    optimizer = torch.optim.SGD(head.parameters(), lr=learning_rate, momentum=0.9)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-len(rows) // batch_size))
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(rows), generator=generator).split(batch_size):
+    optimizer = torch.optim.SGD(head.parameters(), lr=settings.learning_rate, momentum=0.9)
+    steps = settings.epochs * -(-len(rows) // settings.batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+    generator = torch.Generator().manual_seed(settings.seed)
+    for _ in range(settings.epochs):
+        for batch in torch.randperm(len(rows), generator=generator).split(settings.batch_size):
             loss = torch.nn.functional.cross_entropy(head(rows[batch]), labels[batch])
             optimizer.zero_grad()
             loss.backward()

@@ -76,7 +76,8 @@ def stream_features(
             images = images.to(device, non_blocking=True)
             inputs = preprocess(images if alter is None else alter(images, samples))
             if inputs.ndim == 4:  # convolutions run about twice as fast on a CPU with channels last
-                inputs = inputs.contiguous(memory_format=torch.channels_last)
+                # a clone, because `contiguous` leaves grey images, of which both layouts are true, as they are
+                inputs = inputs.clone(memory_format=torch.channels_last)
             features = encoder(inputs).flatten(1).float().cpu()
         yield features, samples
 

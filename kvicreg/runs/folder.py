@@ -181,6 +181,7 @@ class RunFolder:
 
     def encoder(self, *, projector: bool = False, device: Any = "cpu") -> PretrainedEncoder:
         """The trained encoder in evaluation mode."""
+        read_description(self.path)  # says so where the training has not finished
         return load_encoder(self.path, projector=projector, device=device)
 
     def export_path(self, format: Literal["onnx", "torch"]) -> Path:

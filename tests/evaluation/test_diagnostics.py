@@ -10,20 +10,12 @@ from kvicreg.evaluation.diagnostics import (
     class_variance_share,
     diagnose,
     rankme,
-    spectrum,
     uniformity,
 )
 
 
 def gaussian(n: int, q: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, q)))
-
-
-@pytest.mark.parametrize(("n", "q"), [(50, 8), (8, 50)])
-def test_spectrum_is_numpys_covariance_spectrum(n, q):
-    x = gaussian(n, q)
-    expected = np.sort(np.linalg.eigvalsh(np.cov(x.numpy().T, bias=True)))[::-1][: min(n, q)]
-    np.testing.assert_allclose(spectrum(x).numpy(), expected, atol=1e-10)
 
 
 def test_effective_rank_of_white_features_is_their_dimension_and_bounded_by_images_less_one():

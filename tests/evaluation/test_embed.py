@@ -7,10 +7,11 @@ import csv
 import numpy as np
 import pytest
 import torch
-from kvicreg.training.embed import embed
 from PIL import Image
 
-from kvicreg.models import build_encoder, load_encoder, save_encoder
+from kvicreg.evaluation.embed import embed
+from kvicreg.models import build_encoder
+from kvicreg.runs import load_encoder, save_encoder
 
 
 @pytest.fixture

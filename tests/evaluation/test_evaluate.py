@@ -13,9 +13,12 @@ from sklearn.preprocessing import StandardScaler
 from kvicreg.data import load
 from kvicreg.evaluation import extract, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores, significance
-from kvicreg.evaluation.evaluate import Options, confusion, evaluate
-from kvicreg.evaluation.results import read_results
-from kvicreg.models import load_encoder
+from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.labelled import confusion
+from kvicreg.evaluation.session import Session
+from kvicreg.evaluation.subjects import other_subjects
+from kvicreg.runs import RunFolder, load_encoder
+from kvicreg.runs.results import read_results
 
 QUICK = {"map_images": 0, "robustness_images": 60}
 
@@ -57,6 +60,7 @@ def test_every_measure_has_an_interval_and_a_unit_and_the_controls_are_there(res
     assert results["versions"]["torch"] == torch.__version__
     assert results["seed"] == 0
     assert "linear probe" in results["verdict"]
+    assert results["subjects"]["encoder"]["sgd_probe"]["settings"]["epochs"] == 100
 
 
 def test_the_confusion_matrix_counts_every_test_image(results):
@@ -88,6 +92,19 @@ def test_everything_at_once_with_a_real_map(tmp_path, make_run):
         assert arrays["thumbnails"].shape == (60, 16, 16, 1)
 
 
+def test_the_supervised_control_trains_as_long_as_the_run(tmp_path, make_run, monkeypatch):
+    epochs = []
+
+    def record(encoder, data, views, **settings):
+        epochs.append(settings["epochs"])
+        return encoder, None
+
+    monkeypatch.setattr("kvicreg.evaluation.subjects.train_with_labels", record)
+    run = RunFolder(make_run(tmp_path / "run", epochs=7))
+    assert "supervised" in other_subjects(Session(run, Options(supervised=True), print))
+    assert epochs == [7]
+
+
 def test_robustness_starts_from_the_same_accuracy_for_every_shift(results):
     starts = {curve["accuracy"][0]["value"] for curve in results["robustness"]["curves"]["encoder"]}
     assert len(starts) == 1
@@ -96,27 +113,54 @@ def test_robustness_starts_from_the_same_accuracy_for_every_shift(results):
 def test_evaluating_twice_gives_the_same_numbers(run, results):
     evaluate(run, whole(run), command="kvicreg evaluate one")
     again = read_results(run / "results.json")
-    for told in (results, again):
-        assert told.pop("seconds")
-        assert told.pop("finished")
+    for written in (results, again):
+        assert written.pop("seconds")
+        assert written.pop("finished")
     assert again == results
 
 
-def test_transfer_adapts_channels_and_size_and_says_so(run, tmp_path):
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory):
+    """24 train and 10 test images in two classes, red and blue."""
     from PIL import Image
 
+    root = tmp_path_factory.mktemp("data") / "colours"
     for split, count in (("train", 12), ("test", 5)):
         for label, colour in (("red", (250, 30, 20)), ("blue", (10, 20, 240))):
-            folder = tmp_path / "colours" / split / label
+            folder = root / split / label
             folder.mkdir(parents=True)
             for k in range(count):
                 Image.new("RGB", (40, 24), tuple(c - k for c in colour)).save(folder / f"{k}.png")
-    results = evaluate(run, Options(**QUICK, on=str(tmp_path / "colours")))
-    assert results["data"]["shape"] == [1, 16, 16]
-    assert "colour made grey" in results["data"]["adaptation"]
-    assert "resized to 16x16" in results["data"]["adaptation"]
+    return root
+
+
+@pytest.fixture(scope="module")
+def transfer(run, colours):
+    return evaluate(run, Options(**QUICK, on=str(colours)))
+
+
+def test_transfer_adapts_channels_and_size_and_says_so(run, transfer):
+    assert transfer["data"]["shape"] == [1, 16, 16]
+    assert "colour made grey" in transfer["data"]["adaptation"]
+    assert "resized to 16x16" in transfer["data"]["adaptation"]
     assert read_results(run / "results-on-colours.json")["data"]["name"] == "colours"
     assert read_results(run / "results.json")["data"]["name"] == "digits", "the run's own results stay"
+
+
+def test_transfer_probes_are_fitted_and_scored_on_the_other_data(run, transfer, colours):
+    encoder = load_encoder(run)
+    sets = [load(colours, split, image_size=16, channels=1) for split in ("train", "test")]
+    x, y = ([extract(encoder, data).numpy() for data in sets], [data.labels.numpy() for data in sets])
+    entry = transfer["subjects"]["encoder"]["linear_probe"]
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=entry["settings"]["C"], max_iter=200))
+    assert entry["value"] == pytest.approx(model.fit(x[0], y[0]).score(x[1], y[1]), abs=1e-9)
+    assert (transfer["data"]["train_images"], transfer["data"]["test_images"]) == (24, 10)
+    for measures in transfer["subjects"].values():
+        assert measures["linear_probe"]["value"] == 1, (
+            "red and blue are easily told apart; digits' classes are not them"
+        )
+        assert measures["labels_10_percent"]["settings"]["labels"] == 2
+    assert transfer["confusion"] == [[5, 0], [0, 5]]
 
 
 def test_a_folder_without_labels_is_described_without_accuracy(run, tmp_path):
@@ -164,7 +208,7 @@ def damage_encoder(folder):
         (shutil.rmtree, "there is no run folder"),
         (lambda f: (f / "config.yaml").unlink(), "is not a run folder: it has no config.yaml"),
         (lambda f: (f / "config.yaml").write_text("a: [1,"), "config.yaml is damaged"),
-        (lambda f: (f / "config.yaml").write_text("name: else\n"), "was not written by kvicreg"),
+        (lambda f: (f / "config.yaml").write_text("name: else\n"), "config.yaml: there is no setting 'name'"),
         (lambda f: (f / "encoder.json").write_text("{"), "encoder.json is damaged"),
         (lambda f: (f / "encoder.json").write_text("{}"), "encoder.json lacks architecture"),
         (lambda f: (f / "encoder.safetensors").unlink(), "its training has not finished"),

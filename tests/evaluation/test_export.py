@@ -6,7 +6,7 @@ import torch
 
 from kvicreg.data import load
 from kvicreg.evaluation.export import export
-from kvicreg.models import load_encoder
+from kvicreg.runs import load_encoder
 
 
 @pytest.fixture(scope="module")

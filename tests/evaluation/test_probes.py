@@ -57,6 +57,17 @@ def test_knn_equals_scikit_learns_weighted_cosine_neighbours(digits):
     assert np.array_equal(ours.predictions.numpy(), model.predict(test_x.numpy().astype(np.float64)))
 
 
+def test_sgd_probe_takes_100_epochs_unless_told_otherwise_and_says_so(digits):
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    steps = []
+    hook = register_optimizer_step_post_hook(lambda *_: steps.append(1))
+    result = sgd_probe(*digits)
+    hook.remove()
+    assert result.settings["epochs"] == 100
+    assert len(steps) == 100 * -(-1297 // result.settings["batch_size"])
+
+
 def test_sgd_probe_reaches_what_logistic_regression_reaches(digits):
     assert sgd_probe(*digits).accuracy == pytest.approx(linear_probe(*digits).accuracy, abs=0.025)
 
@@ -78,9 +89,9 @@ def test_sgd_probe_survives_features_that_are_all_alike(digits):
 
 def test_labelled_subset_takes_the_share_of_each_class_and_at_least_one():
     labels = torch.tensor([0] * 100 + [1] * 50 + [2] * 3)
-    kept = labelled_subset(labels, 0.1, seed=0)
-    assert torch.bincount(labels[kept]).tolist() == [10, 5, 1]
-    assert not torch.equal(kept, labelled_subset(labels, 0.1, seed=1))
+    rows = labelled_subset(labels, 0.1, seed=0)
+    assert torch.bincount(labels[rows]).tolist() == [10, 5, 1]
+    assert not torch.equal(rows, labelled_subset(labels, 0.1, seed=1))
 
 
 def test_fewer_labels_never_help_much(digits):

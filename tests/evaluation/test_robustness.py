@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageFilter
+from PIL import Image, ImageEnhance, ImageFilter
 from torch import nn
 
 from kvicreg.data import ArrayData, load
@@ -63,6 +63,18 @@ def test_noise_has_the_stated_deviation_and_contrast_keeps_the_stated_share(phot
     lower = shifted(photos, "contrast", 3, torch.arange(4)).float()
     assert float(lower.std() / photos.float().std()) < 0.75
     assert float(lower[0].std() / photos[0].float().std()) == pytest.approx(0.4, rel=0.02)
+
+
+@pytest.mark.parametrize("severity", [1, 3, 5])
+def test_contrast_is_pillows_and_keeps_the_brightness(photos, severity):
+    amount = SHIFTS["contrast"][1][severity]
+    grey = photos[:, :1]
+    lower = shifted(grey, "contrast", severity, torch.arange(4))
+    for ours, image in zip(lower, grey, strict=True):
+        theirs = ImageEnhance.Contrast(Image.fromarray(image[0].numpy())).enhance(amount)
+        assert np.abs(ours[0].numpy().astype(int) - np.asarray(theirs)).max() <= 1
+    means = shifted(photos, "contrast", severity, torch.arange(4)).float().mean((1, 2, 3))
+    torch.testing.assert_close(means, photos.float().mean((1, 2, 3)), atol=0.5, rtol=0)
 
 
 def test_accuracy_at_severity_zero_is_the_clean_accuracy_of_the_probe():

@@ -5,13 +5,14 @@ import torch
 
 from kvicreg.data import ArrayData, load
 from kvicreg.evaluation.controls import RawPixels, random_encoder
-from kvicreg.evaluation.runs import open_run
+from kvicreg.evaluation.data import training_views
 from kvicreg.evaluation.supervised import fine_tuning, train_with_labels
+from kvicreg.runs import RunFolder
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, make_run):
-    return open_run(make_run(tmp_path_factory.mktemp("runs") / "run"))
+    return RunFolder.open(make_run(tmp_path_factory.mktemp("runs") / "run"))
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +23,14 @@ def sets():
 def test_fine_tuning_learns_and_leaves_the_encoder_alone(run, sets):
     encoder = run.encoder()
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
-    result = fine_tuning(encoder, *sets, run.views(), epochs=4, learning_rate=3e-3)
+    result = fine_tuning(encoder, *sets, training_views(run), epochs=4, learning_rate=3e-3)
     assert result.accuracy > 0.7
     assert all(torch.equal(value, before[key]) for key, value in encoder.state_dict().items())
 
 
 def test_training_with_labels_is_repeatable(run, sets):
     few = sets[0].subset(torch.arange(100))
-    one, two = (train_with_labels(run.encoder(), few, run.views(), epochs=1)[1].weight for _ in range(2))
+    one, two = (train_with_labels(run.encoder(), few, training_views(run), epochs=1)[1].weight for _ in range(2))
     assert torch.equal(one, two)
 
 
@@ -53,4 +54,4 @@ def test_raw_pixels_are_the_pixels_in_the_unit_interval_shrunk_where_there_are_m
 def test_images_without_labels_are_refused(run):
     unlabelled = ArrayData(torch.zeros(4, 1, 16, 16, dtype=torch.uint8))
     with pytest.raises(ValueError, match="no labels to train with"):
-        train_with_labels(run.encoder(), unlabelled, run.views(), epochs=1)
+        train_with_labels(run.encoder(), unlabelled, training_views(run), epochs=1)

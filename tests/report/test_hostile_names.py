@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvicreg.evaluation.results import write_results
 from kvicreg.report.page import write_report
+from kvicreg.runs import RunFolder
+from kvicreg.runs.results import write_results
 from kvicreg.storage import without_home
 
 SCRIPT = "<script>document.title='taken'</script>"
@@ -29,8 +30,8 @@ def hostile(three_runs, tmp_path_factory):
     results["command"] = f"kvicreg evaluate {Path.home()}/secret/{SCRIPT}"
     results["versions"] = {BREAK_OUT: "1"}
     (run / "results.json").write_text(json.dumps(results))
-    with (run / "config.yaml").open("a") as file:
-        file.write(f"note: {json.dumps(BREAK_OUT)}\ndata_root: {Path.home()}/private/images\n")
+    folder = RunFolder(run)
+    folder.write_settings(folder.settings.replace(wandb=BREAK_OUT, data_root=f"{Path.home()}/private/images"))
     rows = (run / "metrics.csv").read_text().replace("embeddings shrink", '"' + SCRIPT + " in /home/alice/photos" + '"')
     (run / "metrics.csv").write_text(rows)
     return write_report([run])
@@ -44,8 +45,11 @@ def test_the_page_says_nothing_of_home_folders(hostile):
 
 
 def test_results_say_nothing_of_home_folders(tmp_path):
-    found = {"command": f"kvicreg evaluate {Path.home()}/runs/a --on /home/bob/x", "data": {"names": ["/Users/eve/y"]}}
-    write_results(tmp_path / "results.json", found)
+    results = {
+        "command": f"kvicreg evaluate {Path.home()}/runs/a --on /home/bob/x",
+        "data": {"names": ["/Users/eve/y"]},
+    }
+    write_results(tmp_path / "results.json", results)
     text = (tmp_path / "results.json").read_text()
     assert json.loads(text) == {"command": "kvicreg evaluate ~/runs/a --on ~/x", "data": {"names": ["~/y"]}}
 
@@ -79,5 +83,5 @@ def test_the_policy_stops_a_script_that_got_in_all_the_same(hostile, browser, tm
     (tmp_path / "changed.html").write_text(page)
     browser.get((tmp_path / "changed.html").as_uri())
     assert "taken" not in browser.title
-    said = " ".join(entry["message"] for entry in browser.get_log("browser"))
-    assert "Content Security Policy" in said
+    messages = " ".join(entry["message"] for entry in browser.get_log("browser"))
+    assert "Content Security Policy" in messages

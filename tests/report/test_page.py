@@ -93,10 +93,10 @@ def test_a_run_that_was_not_evaluated_still_has_a_page(tmp_path, make_run):
 
 
 def test_runs_of_the_same_images_share_one_sheet_of_pictures(three_runs):
-    found = payload([read_run(run) for run in three_runs])
-    assert len(found["pictures"]) == 1
-    assert len({run["map"]["pictures"] for run in found["runs"]}) == 1
-    assert all(0 <= v <= 1000 for v in found["runs"][0]["map"]["points"])
+    content = payload([read_run(run) for run in three_runs])
+    assert len(content["pictures"]) == 1
+    assert len({run["map"]["pictures"] for run in content["runs"]}) == 1
+    assert all(0 <= v <= 1000 for v in content["runs"][0]["map"]["points"])
 
 
 def test_many_classes_are_told_by_their_mistakes(three_runs, tmp_path):
@@ -120,7 +120,7 @@ def test_many_classes_are_told_by_their_mistakes(three_runs, tmp_path):
         ("metrics.csv", "a,b\n1,2\n", "no column 'epoch'"),
         ("spectrum.npz", "no zip", "is damaged"),
         ("config.yaml", "[1,", "is damaged"),
-        ("config.yaml", "text", "was not written by kvicreg"),
+        ("config.yaml", "text", "expected lines like 'epochs: 20'"),
     ],
 )
 def test_damaged_files_get_a_sentence(tmp_path, make_run, name, content, sentence):

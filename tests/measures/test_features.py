@@ -1,13 +1,11 @@
 """Features come out in order, once, and whole."""
 
-import numpy as np
 import pytest
 import torch
-from kvicreg.evaluation.features import fingerprint
 from torch import nn
 
 from kvicreg.data import ArrayData
-from kvicreg.evaluation import FeatureCache, clustering, extract
+from kvicreg.measures.features import FeatureCache, extract, fingerprint, stream_features
 
 
 def pictures() -> ArrayData:
@@ -61,12 +59,26 @@ def test_the_fingerprint_sees_pixels_and_labels():
     assert fingerprint(one) != fingerprint(two)
 
 
-def test_clusters_that_are_the_classes_score_one_and_noise_scores_nothing():
-    labels = torch.arange(4).repeat(50)
-    blobs = torch.eye(4)[labels] * 10 + torch.from_numpy(np.random.default_rng(0).normal(size=(200, 4)))
-    found = clustering(blobs, labels)
-    assert (found.nmi.value, found.ari.value) == pytest.approx((1, 1))
-    shuffled = labels[torch.randperm(200, generator=torch.Generator().manual_seed(0))]
-    noise = clustering(blobs, shuffled)
-    assert noise.ari.value < 0.05
-    assert noise.ari.low <= noise.ari.value <= noise.ari.high
+def test_grey_images_reach_the_convolutions_with_channels_last():
+    layouts = []
+    encoder = nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten())
+    encoder[0].register_forward_hook(
+        lambda module, inputs, output: layouts.append(output.is_contiguous(memory_format=torch.channels_last))
+    )
+    extract(encoder, pictures(), preprocess=lambda x: x.float())
+    assert layouts == [True], "about twice as fast"
+    assert encoder[0].weight.is_contiguous(), "the encoder is left as it was"
+
+
+def test_streamed_features_come_with_the_index_of_the_image_they_show():
+    batches = list(stream_features(nn.Flatten(), pictures(), preprocess=lambda x: x.float(), batch_size=4))
+    assert [samples.tolist() for _, samples in batches] == [[0, 1, 2, 3], [4, 5, 6]]
+    assert all(torch.equal(features[:, 0], samples.float()) for features, samples in batches)
+
+
+def test_every_submodules_own_mode_comes_back():
+    encoder = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Dropout(0.5)).train()
+    encoder[1].eval()
+    extract(encoder, pictures(), preprocess=lambda x: x.float())
+    assert [module.training for module in encoder] == [True, False, True]
+    assert encoder[1].num_batches_tracked == 0
