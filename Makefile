@@ -9,7 +9,7 @@ PEERS  := $(VENV)/peers
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
-	@echo "make test   run every test"
+	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
 	@echo "make check  ruff and mypy"
 	@echo "make fix    let ruff repair what it can"
@@ -28,7 +28,7 @@ demo: $(STAMP)
 	@$(BIN)/kvicreg demo
 
 test: $(STAMP)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 	@$(MAKE) --no-print-directory peers
 
 # In a folder of their own and without their dependencies: lightning imports torchvision wherever it is installed, and
