@@ -36,14 +36,6 @@ PATTERN = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, FILE_NAMES))})")
 # Files that still spell the name of a file in a run. Empty this list; never add to it.
 STILL_SPELT = {
     "kvicreg/cli/replay.py",
-    "kvicreg/evaluation/evaluate.py",
-    "kvicreg/evaluation/export.py",
-    "kvicreg/evaluation/results.py",
-    "kvicreg/evaluation/runs.py",
-    "kvicreg/report/figures.py",
-    "kvicreg/report/page.py",
-    "kvicreg/report/read.py",
-    "kvicreg/report/tables.py",
     "kvicreg/reproduce.py",
     "kvicreg/reproduction/cells.py",
     "kvicreg/reproduction/fairness.py",
