@@ -19,7 +19,6 @@ STILL_IGNORED_OVERRIDES = {
     "kvicreg/training/record.py",
 }
 STILL_PRIVATE_WORDS = {
-    "kvicreg/benchmarks/loss.py",
     "kvicreg/data/fetching.py",
     "kvicreg/data/folders.py",
     "kvicreg/data/formats.py",
@@ -50,19 +49,6 @@ STILL_PRIVATE_WORDS = {
     "kvicreg/reproduction/study_figures.py",
     "kvicreg/reproduction/tables.py",
     "kvicreg/reproduction/theory.py",
-    "kvicreg/selection/advice.py",
-    "kvicreg/selection/board.py",
-    "kvicreg/selection/candidates.py",
-    "kvicreg/selection/command.py",
-    "kvicreg/selection/criteria.py",
-    "kvicreg/selection/evidence.py",
-    "kvicreg/selection/facts.py",
-    "kvicreg/selection/flags.py",
-    "kvicreg/selection/halving.py",
-    "kvicreg/selection/scores.py",
-    "kvicreg/selection/select.py",
-    "kvicreg/selection/table.py",
-    "kvicreg/selection/trial.py",
     "kvicreg/training/monitor.py",
 }
 

@@ -41,8 +41,6 @@ STILL_SPELT = {
     "kvicreg/reproduction/fairness.py",
     "kvicreg/reproduction/pictures.py",
     "kvicreg/reproduction/theory.py",
-    "kvicreg/selection/advice.py",
-    "kvicreg/selection/trial.py",
 }
 
 
