@@ -1,35 +1,39 @@
 # make demo | test | check | clean: each sets up .venv by itself when it is missing or out of date.
 PYTHON ?= python3
-VENV   := .venv
+VENV   ?= .venv
+CONSTRAINTS ?= constraints.txt
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/peers
 
-.PHONY: demo test peers check fix nightly audit clean help
+.PHONY: demo test tests peers check docs fix oldest nightly audit clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
-	@echo "make test   run every test"
+	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
 	@echo "make check  ruff and mypy"
+	@echo "make docs   links and code in the pages, examples in docstrings, the samples in CONTRIBUTING.md"
+	@echo "make oldest every test with the oldest versions that pyproject.toml allows, in an environment of their own"
 	@echo "make fix    let ruff repair what it can"
 	@echo "make nightly  faults, bad input, numbers and load at full size; rewrites docs/reliability.md (hours)"
 	@echo "make audit  ask the advisory databases about every pinned dependency (needs the internet)"
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "kvicreg needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3 $(MAKECMDGOALS)"; exit 1; }
 	@rm -f $@; $(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@echo "Installing kvicreg and its tools into $(VENV) (once, a few minutes)..."
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --no-warn-script-location -c constraints.txt -e '.[dev]'
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --no-warn-script-location $(addprefix -c ,$(CONSTRAINTS)) -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP)
 	@$(BIN)/kvicreg demo
 
-test: $(STAMP)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
-	@$(MAKE) --no-print-directory peers
+test: tests peers
+
+tests: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 # In a folder of their own and without their dependencies: lightning imports torchvision wherever it is installed, and
 # beside a CPU build of torch the published torchvision does not import (tests/torchvision_stub.py).
@@ -42,6 +46,12 @@ peers: $(PEERS)/.installed
 
 check: $(STAMP)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+
+docs: $(STAMP)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/house/test_markdown.py tests/house/test_contributing.py tests/test_readme.py tests/test_docstrings.py
+
+oldest:
+	@$(MAKE) --no-print-directory tests VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt
 
 fix: $(STAMP)
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
@@ -56,4 +66,4 @@ audit: $(STAMP)
 	@$(BIN)/python -m pip install -qq -c constraints.txt pip-audit && $(BIN)/python -m pip_audit --strict --local --skip-editable
 
 clean:
-	rm -rf $(VENV) dist runs
+	rm -rf $(VENV) .venv-oldest dist runs

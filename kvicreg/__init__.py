@@ -39,7 +39,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def _import_lazily(name: str) -> Any:
     """Names are imported when they are first used, so that the command line answers before torch has loaded."""
     if name in ("kernels", "losses", "operators"):
         return import_module(f"kvicreg.{name}")
@@ -55,6 +55,10 @@ def __getattr__(name: str) -> Any:
         ) from error
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a type checker reads the imports above, and sees that any other name is a mistake
+    __getattr__ = _import_lazily
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
 """Fixtures that several folders of tests share."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from kvicreg.models import Projector, build_encoder
 from kvicreg.runs import RunFolder, Settings, save_encoder
@@ -56,3 +58,40 @@ def write_run(folder: Path, *, seed: int = 0, data: str = "digits", epochs: int 
 def make_run() -> Callable[..., Path]:
     """`make_run(folder, seed=0, data="digits", ...)` writes a run folder in the format of training."""
     return write_run
+
+
+@pytest.fixture(scope="session", params=["generated", "real"])
+def slices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with tiny-imagenet-200/ and photos/, small parts of both: pictures made up, and real ones."""
+    if request.param == "generated":
+        return write_slices(tmp_path_factory.mktemp("slices"))
+    named = os.environ.get("KVICREG_TEST_DATA")
+    if not named:
+        pytest.skip("KVICREG_TEST_DATA does not name a folder with real images (tiny-imagenet-200/ and photos/)")
+    return Path(named)
+
+
+def write_slices(root: Path) -> Path:
+    """Ten classes of Tiny ImageNet and of photographs in their published layouts, with smooth random pictures."""
+    rng = np.random.default_rng(0)
+    classes = {f"n{number:08}": "goldfish" if number == 1 else f"thing {number}" for number in range(1, 11)}
+
+    def write(path: Path, width: int, height: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        coarse = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC).save(path)
+
+    tiny, photos, annotations = root / "tiny-imagenet-200", root / "photos", ""
+    for number, wnid in enumerate(classes):
+        for k in range(40):
+            write(tiny / "train" / wnid / "images" / f"{wnid}_{k}.JPEG", 64, 64)
+        for k in range(10):
+            write(tiny / "val" / "images" / f"val_{10 * number + k}.JPEG", 64, 64)
+            annotations += f"val_{10 * number + k}.JPEG\t{wnid}\t0\t0\t63\t63\n"
+        for split, count in (("train", 12), ("val", 4)):
+            for k in range(count):
+                write(photos / split / wnid / f"{k}.JPEG", *rng.integers(230, 400, 2).tolist())
+    (tiny / "val" / "val_annotations.txt").write_text(annotations)
+    (tiny / "wnids.txt").write_text("\n".join(classes))
+    (tiny / "words.txt").write_text("".join(f"{wnid}\t{words}\n" for wnid, words in classes.items()))
+    return root

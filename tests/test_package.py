@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ def run(*command: object) -> str:
 def test_wheel_installs_and_works_in_an_empty_environment(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path)
     (wheel,) = tmp_path.glob("kvicreg-*.whl")
+    assert "kvicreg/py.typed" in zipfile.ZipFile(wheel).namelist()
     run(sys.executable, "-m", "venv", tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", wheel)

@@ -47,10 +47,12 @@ class Views:
         mean, std: of the data, per channel, on the scale [0, 1].
 
     Example:
+        >>> data = load("mnist-small")
         >>> views = Views.of(data)  # preset, size, mean and std of the data
-        >>> for images, samples, labels in batches(data, 256, seed=0, epoch=3):
-        ...     x1 = views(images, samples, seed=0, epoch=3, view=0)
-        ...     x2 = views(images, samples, seed=0, epoch=3, view=1)
+        >>> images, samples, labels = next(batches(data, 256, seed=0, epoch=3))
+        >>> x1, x2 = (views(images, samples, seed=0, epoch=3, view=view) for view in (0, 1))
+        >>> x1.shape
+        torch.Size([256, 1, 28, 28])
     """
 
     def __init__(self, config: ViewConfig, *, size: int, mean: Sequence[float], std: Sequence[float]) -> None:

@@ -30,9 +30,14 @@ class SelfSupervised(pl.LightningModule):
         groups: a whole number for each image of the data, for the group-fair terms of Kernel VICReg.
 
     Example:
-        >>> method = KernelVICReg(my_encoder, Projector(my_encoder.feature_dim))
-        >>> module = SelfSupervised(method, Settings.of(epochs=10), data=ArrayData(uint8_images))
-        >>> lightning.pytorch.Trainer(max_epochs=10).fit(module)
+        >>> encoder = SmallCNN(in_channels=1, width=0.25)  # or any module with `.feature_dim`
+        >>> method = KernelVICReg(encoder, Projector(encoder.feature_dim, 32, 16))
+        >>> images = torch.randint(0, 256, (96, 1, 16, 16), dtype=torch.uint8)
+        >>> module = SelfSupervised(method, Settings.of(batch_size=32), data=ArrayData(images))
+        >>> import lightning.pytorch as pl
+        >>> pl.Trainer(max_epochs=1, barebones=True).fit(module)
+        >>> module.batches_done
+        3
     """
 
     def __init__(

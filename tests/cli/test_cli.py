@@ -170,7 +170,11 @@ def test_training_then_embedding_from_the_command_line(tell, tmp_path):
 
 @pytest.mark.slow
 def test_ctrl_c_exits_with_130_and_says_how_to_continue(tmp_path):
-    command = [sys.executable, "-m", "kvicreg", "train", "--epochs", "50", "--out", f"{tmp_path}/r", "--width", "0.25"]
+    # a job in the background (make test &) ignores SIGINT, and its children do unless they say otherwise
+    start = (
+        "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); runpy.run_module('kvicreg')"
+    )
+    command = [sys.executable, "-c", start, "train", "--epochs", "50", "--out", f"{tmp_path}/r", "--width", "0.25"]
     process = subprocess.Popen(
         [*command, "--batch-size", "256", "--probe-images", "0", "--checkpoint-steps", "1"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "200"},

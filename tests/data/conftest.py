@@ -1,8 +1,7 @@
-"""Files in the official layouts, written by the tests themselves, and the real slices where they are at hand."""
+"""Pictures and files of pictures, written by the tests themselves."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,16 +13,6 @@ from PIL import Image
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
-
-
-@pytest.fixture(scope="session")
-def slices() -> Path:
-    """Real images: tiny-imagenet-200/ and photos/, below KVICREG_TEST_DATA."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    folder = Path(os.environ.get("KVICREG_TEST_DATA", beside))
-    if not (folder / "photos").is_dir():
-        pytest.skip(f"no real images in {folder}; KVICREG_TEST_DATA tells where they are")
-    return folder
 
 
 @pytest.fixture

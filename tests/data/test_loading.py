@@ -111,7 +111,7 @@ def test_imagenet100_takes_a_class_list_of_its_own(tmp_path: Path, write_images:
     assert len(load("imagenet100", root=tmp_path)) == 2
 
 
-def test_the_real_slice_of_tiny_imagenet(slices: Path) -> None:
+def test_a_slice_of_tiny_imagenet(slices: Path) -> None:
     train = load(slices / "tiny-imagenet-200")
     test = load(slices / "tiny-imagenet-200", "test")
     assert (len(train), len(test), train.shape, test.shape) == (400, 100, (3, 64, 64), (3, 64, 64))
@@ -125,7 +125,7 @@ def test_the_real_slice_of_tiny_imagenet(slices: Path) -> None:
     assert 0.3 < images.float().mean() / 255 < 0.6
 
 
-def test_the_real_photographs(slices: Path) -> None:
+def test_photographs_in_folders(slices: Path) -> None:
     train, test = load(slices / "photos"), load(slices / "photos", "test", image_size=64, channels=1)
     assert isinstance(train, FileData)
     assert (len(train), train.shape, train.name) == (120, (3, 224, 224), "photos")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_every_measure_has_an_interval_and_a_unit_and_the_controls_are_there(res
             assert entry["unit"]
             assert 0 <= entry["low"] <= entry["high"] <= 1
     assert results["command"] == "kvicreg evaluate one"
-    assert results["versions"]["torch"] == torch.__version__
+    assert results["versions"]["torch"] == metadata.version("torch")
     assert results["seed"] == 0
     assert "linear probe" in results["verdict"]
     assert results["subjects"]["encoder"]["sgd_probe"]["settings"]["epochs"] == 100

@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -34,6 +35,8 @@ KERNELS = {
     "per-dimension-mixture": lambda: kernels.make("rbf+2*laplacian", per_dimension=True),
     "nested": lambda: (kernels.RBF() + kernels.Linear()) * kernels.Laplacian(0.1),
 }
+# a kernel that is added joins by its name
+KERNELS |= {name: partial(kernels.get, name) for name in kernels.KERNELS.names() if name not in KERNELS}
 
 
 @pytest.fixture

@@ -1,0 +1,62 @@
+"""The samples in CONTRIBUTING.md work as they stand: each file is put into a copy of the project, and its tests run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from source_tree import ROOT
+
+PAGE = ROOT / "CONTRIBUTING.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+SAMPLES = {name[1]: block for block in BLOCKS if (name := re.match(r"# ([\w/]+\.py)\n", block))}
+CONTRACTS = ("tests/kernels/test_every_kernel.py", "tests/methods/test_methods.py", "tests/test_docstrings.py")
+
+
+def run(folder, *command):
+    environment = {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_there_is_one_file_and_one_test_for_each():
+    folders = {name.split("/")[1] for name in SAMPLES if name.startswith("kvicreg/")}
+    assert folders == {"kernels", "methods", "data"}
+    assert {name.split("/")[1] for name in SAMPLES if name.startswith("tests/")} >= folders
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in SAMPLES.values()])
+def test_other_code_runs(block, tmp_path):
+    run(ROOT, "-c", block)
+
+
+@pytest.mark.slow
+def test_samples_work_and_are_as_tidy_as_the_rest(tmp_path):
+    for name in ("kvicreg", "tests", "experiments", "pyproject.toml"):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        elif (ROOT / name).is_file():
+            shutil.copy(ROOT / name, tmp_path / name)
+    for name, text in SAMPLES.items():
+        assert not (tmp_path / name).exists()
+        (tmp_path / name).write_text(text)
+    stems = [Path(name).stem for name in SAMPLES if name.startswith("kvicreg/")]
+    tests = [name for name in SAMPLES if name.startswith("tests/")]
+    printed = run(
+        tmp_path, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-k", " or ".join(stems), *tests, *CONTRACTS
+    )
+    passed = [line for line in printed.splitlines() if line.startswith("PASSED")]
+    for name in tests:
+        assert sum(name in line for line in passed) == SAMPLES[name].count("\ndef test_")
+    for name, new in zip(CONTRACTS, ("huber", "alignment", "gratings"), strict=True):  # they join these by themselves
+        assert any(name in line and new in line for line in passed)
+    run(tmp_path, "-m", "ruff", "check", "--no-cache", *SAMPLES)
+    run(tmp_path, "-m", "ruff", "format", "--no-cache", "--check", *SAMPLES)
