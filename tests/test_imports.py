@@ -22,7 +22,6 @@ MAY_IMPORT = {
     "training": {"methods", "data", "evaluation"},
     "selection": {"training", "evaluation"},
     "benchmarks": {"selection"},
-    "reproduction": {"benchmarks"},
     "report": set(),
 }
 CORE = ("kernels", "operators", "losses")

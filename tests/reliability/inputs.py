@@ -423,7 +423,7 @@ def flags(chance: random.Random, folder: Path, base: Path) -> list[str]:
         "--gamma",
         "--degree",
     ]
-    quick = [name for name in COMMANDS if not name.startswith(("bench", "reproduce", "demo", "select"))]
+    quick = [name for name in COMMANDS if not name.startswith(("bench", "demo", "select"))]
     name = chance.choice(quick) if chance.random() < 0.95 else chance.choice(WORDS)
     words = name.split(" ") if name in COMMANDS else [name]
     for _ in range(chance.randrange(4)):
