@@ -148,7 +148,7 @@ class Experiment:
 
     def known(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
         """Rows that need not be measured again, by the identity of their cells."""
-        return known_rows(job.out)
+        return known_rows(job.out, self.stem)
 
     def is_finished(self, cell: Cell, row: Row) -> bool:
         """Whether a row of a cell has all that is to be measured."""

@@ -57,10 +57,13 @@ MEASURED = (
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
 
 
-def known_rows(folder: Path) -> dict[str, list[Row]]:
-    """The rows of all tables in a folder of results, with their whole config, by what they measure."""
+def known_rows(folder: Path, first: str = "") -> dict[str, list[Row]]:
+    """The rows of all tables in a folder of results, with their whole config, by what they measure.
+
+    Those of the table `first` come before the others.
+    """
     known: dict[str, list[Row]] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*.json"), key=lambda path: (path.stem != first, path.name)):
         table = json.loads(path.read_text())
         if isinstance(table, dict) and "shared" in table:
             for row in table["rows"]:
