@@ -1,0 +1,181 @@
+"""Cells: what tables are made of. A cell is one run (or a control, which needs none) and what is measured of it."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from experiments.common.settings import Settings, flat, identity, own, recipe, run_name
+from kvicreg.data import ImageData, first_images, hold_out, load
+from kvicreg.evaluation.controls import RawPixels
+from kvicreg.evaluation.features import extract
+from kvicreg.evaluation.intervals import bootstrap_interval
+from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
+from kvicreg.models import PretrainedEncoder
+from kvicreg.training.build import build_data, build_method, build_views, resolve
+
+__all__ = ["CONTROLS", "Cell", "Row", "Split", "accuracies", "control_encoder", "is_row_of", "recorded", "splits"]
+
+Row = dict[str, Any]
+Split = Literal["validation", "test"]
+PROBE_IMAGES, FEW_LABELS = 10_000, 1_000
+"""Labelled training images that the two linear probes of a cell are fitted on, unless it says otherwise."""
+_PIXELS = ("data", "image_size", "channels", "holdout")
+CONTROLS = {
+    "raw pixels": _PIXELS,
+    "random encoder": (*_PIXELS, "encoder", "width", "stem", "pool", "early_pool", "norm", "seed"),
+}
+"""What runs are compared with, and the settings that it depends on."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a table, or one control.
+
+    Args:
+        settings: those of the run; `holdout` images of the training set are for validation.
+        labels: what tells it from the others in the table, such as its kernel.
+        on: score on training images that are held out, or on the test set.
+        probe_images: labelled images to fit the probes on.
+        target: other data to fit and score the probes on (transfer); by default those of training.
+        variant: what else sets the run apart, such as images that were changed.
+        control: the name of a control, which has the encoder of the settings untrained, or none.
+    """
+
+    settings: Settings
+    labels: dict[str, Any] = field(default_factory=dict)
+    on: Split = "test"
+    probe_images: int = PROBE_IMAGES
+    target: str | None = None
+    variant: str = ""
+    control: str | None = None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All that the row's numbers depend on, for the record."""
+        settings = flat(self.settings)
+        if self.control is not None:
+            settings = {name: settings.get(name) for name in CONTROLS[self.control]}
+        settings["probe_images_of_cell"] = self.probe_images
+        return settings | {n: v for n in ("target", "variant") if (v := getattr(self, n))}
+
+    @cached_property
+    def identity(self) -> str:
+        """Equal for cells, and for rows, that are the same measurement of the same run."""
+        return identity_of({"method": self.control, "on": self.on, "config": self.config})
+
+    @cached_property
+    def name(self) -> str:
+        """The folder of its run, the same in every experiment that has this run."""
+        if self.control is not None:
+            return f"controls/{self.identity}"
+        digest = hashlib.sha256(json.dumps(own(self.settings), sort_keys=True).encode()).hexdigest()[:8]
+        return f"{run_name(self.settings)}-{digest}{f'-{self.variant}' if self.variant else ''}".replace(" ", "-")
+
+    @property
+    def result(self) -> str:
+        """The file, in the folder of runs, that holds what was measured."""
+        return f"{self.name}/cell-{self.on}{f'-{Path(self.target).name}' if self.target else ''}.json"
+
+    @property
+    def words(self) -> set[str]:
+        """By what people can ask for it: its labels, and where it comes from."""
+        settings = self.settings
+        return {*map(str, self.labels.values()), settings.method, str(settings.kernel), Path(settings.data).name}
+
+
+def identity_of(row: Row) -> str:
+    """A digest of what a row measures, whatever the names of its settings were when it was measured.
+
+    Which precision was quick on that machine is left out.
+    """
+    settings = dict(row["config"])
+    more = {name: settings.pop(name, None) for name in ("probe_images_of_cell", "target", "variant")}
+    whole = identity(settings)
+    if row["method"] in CONTROLS:
+        whole = {name: whole.get(name) for name in CONTROLS[row["method"]]} | {"control": row["method"]}
+    whole.pop("precision", None)
+    return hashlib.sha256(json.dumps([whole, more, row["on"]], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def is_row_of(cell: Cell, row: Row) -> bool:
+    """Whether a row was measured with a cell's very settings."""
+    if identity_of(row) != cell.identity:
+        return False
+    asked, used = cell.config.get("precision"), row["config"].get("precision")
+    return cell.control is not None or asked == used or (asked == "auto" and used in ("32-true", "bf16-mixed"))
+
+
+def control_encoder(name: str, settings: Settings) -> nn.Module:
+    """ "raw pixels", or the "random encoder" of these settings as their seed made it."""
+    data = build_data(settings)
+    if name == "raw pixels":
+        return RawPixels(data.shape)
+    views = build_views(settings, data)
+    method = build_method(resolve(settings, data, views))
+    description: dict[str, Any] = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
+    description |= {"mean": list(views.mean), "std": list(views.std)}
+    return PretrainedEncoder(method.encoder, None, description).eval()
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """What the run itself recorded: the embeddings' effective rank at the end, and the seconds all its epochs took."""
+    with (folder / "metrics.csv").open() as file:
+        epochs = list(csv.DictReader(file))
+    settings = recipe(folder / "config.yaml")
+    steps = [int(row["step"]) for row in epochs]
+    images = [(now - before) * settings.batch_size * settings.accumulate for before, now in pairwise([0, *steps])]
+    seconds = sum(count / float(row["images_per_second"]) for count, row in zip(images, epochs, strict=True))
+    rank, bound = (float(epochs[-1][name] or 0) for name in ("effective_rank", "effective_rank_bound"))
+    share = rank / bound if bound else 0.0  # 0 where it could not be measured: no spectrum has that
+    about = {"effective_rank": rank, "effective_rank_share": share, "seconds": round(seconds, 1)}
+    return about | {"threads": torch.get_num_threads(), "precision": settings.precision}
+
+
+def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
+    """Accuracy, with its interval over the scored images, of linear probes and of 20 nearest neighbours."""
+    fit, score = splits(cell)
+    assert fit.labels is not None
+    assert score.labels is not None
+    seed = cell.settings.seed if cell.control != "raw pixels" else 0
+    x, t = extract(encoder, fit), extract(encoder, score)
+    few = labelled_subset(fit.labels, min(1.0, FEW_LABELS / len(fit)), seed=0)
+    results = {
+        "probe": linear_probe(x, fit.labels, t, score.labels, seed=seed),
+        "probe_few": linear_probe(x[few], fit.labels[few], t, score.labels, seed=seed),
+        "knn": knn(x, fit.labels, t, score.labels, k=min(20, len(x))),
+    }
+    row: Row = {"on": cell.on, "fitted_on": len(fit), "scored_on": len(score)}
+    for name, result in results.items():
+        interval = bootstrap_interval(result.correct, seed=seed)
+        row |= {name: result.accuracy, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    return row
+
+
+def splits(cell: Cell) -> tuple[ImageData, ImageData]:
+    """Labelled images to fit probes on, and those to score them on; neither depends on the run's seed or size."""
+    settings, source = cell.settings, cell.target or cell.settings.data
+    shape: dict[str, Any] = {
+        "root": settings.data_root,
+        "image_size": settings.image_size,
+        "channels": settings.channels,
+    }
+    if cell.target is not None:  # brought to the size and channels of the images the encoder was trained on
+        channels, size, _ = load(settings.data, "train", **shape).shape
+        shape |= {"image_size": size, "channels": channels}
+    rest, held_out = hold_out(load(source, "train", **shape), settings.holdout)
+    score = held_out if cell.on == "validation" else load(source, "test", **shape)
+    if score is None:
+        raise ValueError("holdout: validation needs images set aside; give a number above 0")
+    if rest.labels is None or score.labels is None:
+        raise ValueError(f"{source!r} has no labelled train and test images to compare methods on")
+    return first_images(rest, min(cell.probe_images, len(rest))), score

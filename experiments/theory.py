@@ -1,0 +1,356 @@
+"""The paper's theory, measured: what the RKHS sees (Theorem 2), how fast its spectrum settles (Theorem 3), and why
+it does not collapse (Proposition 1 and the remark after it). Each function measures one claim, or draws one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter, ScalarFormatter
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from torch import Tensor
+
+from experiments.common import BLUE, GREEN, GREY, ORANGE, PURPLE, Experiment, Job, Result, panels, write
+from experiments.common.drawing import figure_in
+from kvicreg import kernels
+from kvicreg.losses import KernelVICRegLoss, VICRegLoss
+from kvicreg.operators import covariance_operator
+
+CIRCLES, ROLL = 600, 1000
+COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
+BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+KERNELS = {"Euclidean (linear kernel)": ORANGE, "RBF": BLUE, "Laplacian": GREEN, "rational quadratic": PURPLE}
+OBJECTIVES: dict[str, tuple[Callable[[], Callable[[Tensor, Tensor], Tensor]], str, str]] = {
+    "VICReg, variance term": (lambda: VICRegLoss(covariance_weight=0.0), ORANGE, "-"),
+    "VICReg, all terms": (lambda: VICRegLoss(), ORANGE, "--"),
+    "kernel variance term, linear": (lambda: KernelVICRegLoss("linear", covariance_weight=0.0), GREY, "-"),
+    "kernel variance term, RBF": (lambda: KernelVICRegLoss("rbf", covariance_weight=0.0), BLUE, "-"),
+    "kernel variance term, Laplacian": (lambda: KernelVICRegLoss("laplacian", covariance_weight=0.0), GREEN, "-"),
+}
+"""What descends from collapse, and how it is drawn."""
+
+
+@dataclass(frozen=True)
+class Theory(Experiment, name="theory"):
+    """Measure and draw the paper's theory: nonlinear variance, spectral stability, non-collapse.
+
+    Takes a few minutes and no data. Writes OUT/theory.json and OUT/theory-*.png, .svg.
+
+    Example:
+        python -m experiments theory --out docs/results
+    """
+
+    few = {"draws": 1, "steps": 50}
+
+    draws: int = 40
+    """Batches of each size."""
+    steps: int = 300
+    """Steps of descent from collapse."""
+
+    def run(self, job: Job) -> Result:
+        seed = job.seeds[0] if job.seeds else 0
+        job.say("Theorem 2: what linear models read off the components of circles and of a Swiss roll")
+        capture = nonlinear_variance(seed)
+        job.say(f"Theorem 3: {self.draws} batches of each of {len(BATCH_SIZES)} sizes against the population operator")
+        stability = batch_sizes_and_errors(seed, self.draws)
+        job.say("Proposition 1: descent from collapse")
+        collapse = leaving_collapse(seed, steps=self.steps)
+        draw_nonlinear_variance(capture, job.out / "theory-nonlinear-variance")
+        draw_stability(stability, job.out / "theory-spectral-stability")
+        draw_collapse(collapse, job.out / "theory-non-collapse")
+        measured = {"nonlinear_variance": capture, "spectral_stability": stability, "non_collapse": collapse}
+        about = {"seed": seed} | {name: part["numbers"] for name, part in measured.items()}
+        write(job.out / "theory.json", about)
+        return Result(job, [], [], about)
+
+
+# --------------------------------------------------------------------------- Theorem 2
+
+
+def circles(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Two concentric circles with a little noise ``(n, 2)``, and which of them each point is on."""
+    inner = torch.rand(CIRCLES, generator=generator) < 0.5
+    angle = 2 * math.pi * torch.rand(CIRCLES, generator=generator)
+    points = torch.where(inner, 0.35, 1.0)[:, None] * _on_circle(angle)
+    return (points + 0.05 * torch.randn(CIRCLES, 2, generator=generator)).double(), inner.long()
+
+
+def swiss_roll(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A rolled-up sheet ``(n, 3)``, and how far along the roll each point is."""
+    along = 1.5 * math.pi * (1 + 2 * torch.rand(ROLL, generator=generator))
+    height = 20 * torch.rand(ROLL, generator=generator)
+    return torch.stack([along * along.cos(), height, along * along.sin()], 1).double(), along.double()
+
+
+def components(z: Tensor, kernel: kernels.Kernel) -> np.ndarray:
+    """The batch along its kernel principal components ``(b, k)``, each of unit variance, largest eigenvalue first."""
+    gram = kernel(z)
+    centred = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
+    values, vectors = torch.linalg.eigh(centred)
+    there = values.flip(0) > 1e-9 * values[-1]
+    return np.asarray(vectors.flip(1)[:, there][:, : max(COMPONENTS)] * math.sqrt(len(z)))
+
+
+def nonlinear_variance(seed: int = 0) -> dict[str, Any]:
+    """What a linear model reads off the leading components, on points that it was not fitted to.
+
+    For the circles the accuracy of telling them apart, for the Swiss roll R^2 of the position along it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    points, inner = circles(generator)
+    roll, along = swiss_roll(generator)
+    made = (kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic)
+
+    def scores(z: Tensor, gamma: Any) -> dict[str, np.ndarray]:
+        return {
+            n: components(z, k) for n, k in zip(KERNELS, [kernels.Linear(), *(k(gamma) for k in made)], strict=True)
+        }
+
+    circle_scores, roll_scores = scores(points, kernels.Median(multiple=0.5)), scores(roll, "median")
+    accuracy = {n: _over_components(s, inner.numpy(), LogisticRegression(C=1e3)) for n, s in circle_scores.items()}
+    r2 = {n: _over_components(s, along.numpy(), LinearRegression()) for n, s in roll_scores.items()}
+    best = {n: LinearRegression().fit(s[::2, :10], along[::2]).predict(s[1::2, :10]) for n, s in roll_scores.items()}
+    arrays = {"points": points.numpy(), "inner": inner.numpy(), "roll": roll.numpy(), "along": along.numpy()}
+    numbers = {
+        "components": list(COMPONENTS),
+        "circles": {"points": CIRCLES, "bandwidth": "half the median", "accuracy": accuracy},
+        "swiss_roll": {"points": ROLL, "bandwidth": "the median", "r2_of_position_along_it": r2},
+    }
+    return {**arrays, "circle_scores": circle_scores, "predicted": best, "numbers": numbers}
+
+
+def _over_components(scores: np.ndarray, target: np.ndarray, model: Any) -> list[float]:
+    """The model's score on every other point, fitted on the rest, with more and more components."""
+    fitted = [model.fit(scores[::2, :k], target[::2]).score(scores[1::2, :k], target[1::2]) for k in COMPONENTS]
+    return [round(float(score), 4) for score in fitted]
+
+
+def draw_nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
+    """Circles and Swiss roll, through Euclidean and through RKHS components."""
+    numbers = measured["numbers"]
+    accuracy, r2 = numbers["circles"]["accuracy"], numbers["swiss_roll"]["r2_of_position_along_it"]
+    two, ten = COMPONENTS.index(2), COMPONENTS.index(10)
+    title = "Leading RKHS components show structure that no Euclidean component shows"
+    detail = (
+        "Top: which of two circles a point is on. Bottom: how far along a Swiss roll it is. "
+        "Linear models on the components, scored on points they were not fitted to."
+    )
+    with figure_in(path, 15, 8.2, title, detail) as figure:
+        grid = figure.add_gridspec(2, 4, left=0.045, right=0.985, top=0.86, bottom=0.075, wspace=0.3, hspace=0.38)
+        colours = np.where(measured["inner"] == 1, BLUE, ORANGE)
+        axes: Any = figure.add_subplot(grid[0, 0], box_aspect=1, title="two circles")
+        axes.scatter(*measured["points"].T, c=colours, s=8)
+        roll = figure.add_subplot(grid[1, 0], projection="3d", title="Swiss roll")
+        roll.scatter(*measured["roll"].T, c=measured["along"], cmap="cividis", s=6)
+        roll.view_init(12, -72)
+        roll.set(xticks=[], yticks=[], zticks=[])
+        roll.set_box_aspect((1, 1, 1), zoom=1.3)
+        along = measured["along"][1::2]
+        ends = [along.min(), along.max()]
+        for column, (name, which) in enumerate({"Euclidean (linear kernel)": "all 3", "RBF": "first 10"}.items(), 1):
+            axes = figure.add_subplot(
+                grid[0, column], box_aspect=1, xlabel="first component", ylabel="second component"
+            )
+            axes.scatter(*measured["circle_scores"][name][:, :2].T, c=colours, s=8)
+            axes.set_title(f"{name.split(' (')[0]}: {accuracy[name][two]:.0%} told apart")
+            axes = figure.add_subplot(grid[1, column], box_aspect=1, ylim=(ends[0] - 2, ends[1] + 2))
+            axes.plot(ends, ends, color=GREY, linewidth=1)
+            axes.scatter(along, measured["predicted"][name], c=along, cmap="cividis", s=8)
+            axes.set(xlabel="position along the roll", ylabel="position read off")
+            axes.set_title(f"{name.split(' (')[0]}, {which}: R² = {r2[name][ten]:.2f}")
+        for line, (title, curves, low) in enumerate([("accuracy", accuracy, 0.4), ("R²", r2, -0.05)]):
+            axes = figure.add_subplot(grid[line, 3], title=f"{title}, by components", box_aspect=1, ylim=(low, 1.03))
+            for name, values in curves.items():
+                axes.plot(COMPONENTS, values, marker="o", markersize=4, color=KERNELS[name], label=name)
+            axes.set_xlabel("leading components used")
+            axes.grid(axis="y", alpha=0.25)
+            if title == "accuracy":
+                axes.legend(loc="center right", bbox_to_anchor=(1.03, 0.66))
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+# --------------------------------------------------------------------------- Theorem 3
+
+
+def batch_sizes_and_errors(seed: int = 0, draws: int = 40) -> dict[str, Any]:
+    """How far the operator of b points is from the population's, for points uniform on a circle.
+
+    There the population operator is known exactly: a kernel of the distance is a cosine series of the angle between
+    two points, its coefficients are the eigenvalues, each twice, and cosines and sines are the eigenfunctions. The
+    constant one is removed by centring. `operator`: the norm of the difference of the operators; `eigenvalue`: the
+    largest difference of eigenvalues, which can be no larger (Weyl).
+    """
+    generator = torch.Generator().manual_seed(seed)
+    fixed = (kernels.RBF(1.0), kernels.Laplacian(1.0), kernels.RationalQuadratic(1.0))
+    errors: dict[str, dict[str, np.ndarray]] = {}
+    spectra, population = {}, {}
+    for name, kernel in zip([*KERNELS][1:], fixed, strict=True):
+        series = cosine_series(kernel)
+        population[name] = series.repeat_interleave(2).numpy()
+        measured = [[_errors(kernel, series, b, generator) for _ in range(draws)] for b in BATCH_SIZES]
+        operator, eigenvalue, spectra[name] = (np.array([[m[i] for m in row] for row in measured]) for i in range(3))
+        errors[name] = {"operator": operator, "eigenvalue": eigenvalue}
+    means = {n: {kind: np.round(v.mean(1), 6).tolist() for kind, v in e.items()} for n, e in errors.items()}
+    slopes = {n: {kind: _slope(values) for kind, values in e.items()} for n, e in errors.items()}
+    numbers = {"batch_sizes": list(BATCH_SIZES), "draws": draws, "mean_error": means, "slope": slopes}
+    return {"errors": errors, "spectra": spectra, "population": population, "numbers": numbers}
+
+
+def cosine_series(kernel: kernels.Kernel, terms: int = 512) -> Tensor:
+    """Eigenvalues of the kernel on the uniform circle, one of each pair, without the constant's."""
+    angle = 2 * math.pi * torch.arange(8192, dtype=torch.float64) / 8192
+    row = kernel(_on_circle(angle[:1]), _on_circle(angle))[0]
+    series: Tensor = torch.fft.rfft(row).real[1 : terms + 1] / len(row)
+    return series.clamp_min(0)
+
+
+def _errors(
+    kernel: kernels.Kernel, coefficients: Tensor, b: int, generator: torch.Generator, terms: int = 64
+) -> tuple[float, float, np.ndarray]:
+    angle = 2 * math.pi * torch.rand(b, generator=generator, dtype=torch.float64)
+    values = covariance_operator(_on_circle(angle), kernel).eigenvalues()
+    expected = torch.zeros_like(values)
+    pairs = coefficients.repeat_interleave(2)[: len(values)]
+    expected[: len(pairs)] = pairs
+    # the operator in the basis of the first 64 frequencies; the rest is smaller than what is measured
+    multiples = angle[:, None] * torch.arange(1, terms + 1)
+    features = torch.cat([multiples.cos(), multiples.sin()], 1) * (2 * coefficients[:terms]).sqrt().repeat(2)
+    sample = torch.cov(features.T, correction=0)
+    distance = torch.linalg.matrix_norm(sample - coefficients[:terms].repeat(2).diag(), ord=2)
+    return float(distance), float((values - expected).abs().max()), values[:8].numpy()
+
+
+def _on_circle(angle: Tensor) -> Tensor:
+    return torch.stack([angle.cos(), angle.sin()], -1)
+
+
+def _slope(errors: np.ndarray) -> float:
+    """Of the logarithm of the mean error over that of the batch size."""
+    return round(float(np.polyfit(np.log(BATCH_SIZES), np.log(errors.mean(1)), 1)[0]), 3)
+
+
+def draw_stability(measured: dict[str, Any], path: Path) -> None:
+    """The error of K^/b against the exact population operator, over the batch size."""
+    slopes = {name: kinds["operator"] for name, kinds in measured["numbers"]["slope"].items()}
+    steepest, flattest = _signed(min(slopes.values())), _signed(max(slopes.values()))
+    title = f"The operator settles as 1/√b: slopes of {flattest} to {steepest} on log axes"
+    detail = (
+        "Points uniform on a circle, where the population operator is known exactly. "
+        f"Mean and middle 80 % of {measured['numbers']['draws']} batches."
+    )
+    with panels(path, (15, 5.6), title, detail, 3, (0.055, 0.985, 0.8, 0.125, 0.24), sharey=False) as every:
+        left, middle, right = every
+        for axes, kind in ((left, "operator"), (middle, "eigenvalue")):
+            for name, errors in measured["errors"].items():
+                label = f"{name}: {_signed(measured['numbers']['slope'][name][kind])}"
+                _mean_and_middle(axes, errors[kind], KERNELS[name], 0.15, label=label, ms=5)
+            guide = errors[kind].mean(1).max() * 0.42 * np.sqrt(BATCH_SIZES[0] / np.array(BATCH_SIZES))
+            axes.plot(BATCH_SIZES, guide, "--", color=GREY, linewidth=1.5, label="1/√b: −0.50")
+            axes.set_yscale("log")
+            axes.legend(title="slope", alignment="left")
+        left.set_title("error of the operator, ‖K̂/b − C‖")
+        middle.set_title("largest error of an eigenvalue")
+        right.set_title("leading eigenvalues of K̂/b, RBF")
+        for pair, colour in zip(range(3), (BLUE, GREEN, PURPLE), strict=True):
+            right.axhline(measured["population"]["RBF"][2 * pair], color=colour, linewidth=1, linestyle="--")
+            for i in (2 * pair, 2 * pair + 1):
+                _mean_and_middle(right, measured["spectra"]["RBF"][:, :, i], colour, 0.18, ms=4)
+        right.plot([], [], color=GREY, linestyle="--", linewidth=1, label="population (each value twice)")
+        right.legend(loc="upper right")
+        for axes in (left, middle, right):
+            axes.set(xscale="log", xlabel="batch size b")
+            axes.set_xticks(BATCH_SIZES)
+            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _mean_and_middle(axes: Axes, values: np.ndarray, colour: str, alpha: float, **style: Any) -> None:
+    low, high = np.quantile(values, [0.1, 0.9], axis=1)
+    axes.fill_between(BATCH_SIZES, low, high, color=colour, alpha=alpha, linewidth=0)
+    axes.plot(BATCH_SIZES, values.mean(1), "o-", color=colour, **style)
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+# --------------------------------------------------------------------------- Proposition 1
+
+
+def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: int = 300) -> dict[str, Any]:
+    """Free embeddings, collapsed to a line plus noise, under gradient descent (Adam) on a variance term alone.
+
+    The noise is a thousandth of unit variance. Both views are the same, so the invariance term is zero. The whole of
+    VICReg, with its covariance term, is there for comparison.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    line = torch.randn(samples, 1, generator=generator) * torch.randn(1, width, generator=generator)
+    start = 0.1 * line + 1e-3 * torch.randn(samples, width, generator=generator)
+    ranks: dict[str, list[float]] = {}
+    finals: dict[str, np.ndarray] = {}
+    spectra: dict[int, np.ndarray] = {}
+    for name, (make, *_) in OBJECTIVES.items():
+        objective, z = make(), start.clone().requires_grad_()
+        optimizer = torch.optim.Adam([z], lr=0.02)
+        ranks[name] = []
+        for step in range(steps + 1):
+            ranks[name].append(float(covariance_operator(z.detach(), "linear").effective_rank()))
+            if name == "kernel variance term, RBF" and step in (0, 5, 10, 20, 50, steps):
+                spectra[step] = covariance_operator(z.detach(), "rbf").eigenvalues().numpy()
+            optimizer.zero_grad()
+            objective(z, z).backward()
+            optimizer.step()
+        finals[name] = _shares(z.detach())
+    numbers = {
+        "samples": samples,
+        "width": width,
+        "steps": steps,
+        "effective_rank_at_the_start": round(next(iter(ranks.values()))[0], 2),
+        "effective_rank_at_the_end": {name: round(history[-1], 2) for name, history in ranks.items()},
+    }
+    return {"ranks": ranks, "finals": finals, "first": _shares(start), "spectra": spectra, "numbers": numbers}
+
+
+def _shares(z: Tensor) -> np.ndarray:
+    values = covariance_operator(z, "linear").eigenvalues().numpy()
+    return np.asarray(values / values.sum())
+
+
+def draw_collapse(measured: dict[str, Any], path: Path) -> None:
+    """The spectrum of collapsed embeddings under descent."""
+    numbers = measured["numbers"]
+    ends, width = numbers["effective_rank_at_the_end"], numbers["width"]
+    title = "A variance term on the spectrum leaves collapse by itself; one on the coordinates stays on a line"
+    detail = (
+        f"{numbers['samples']} free embeddings of width {width}, collapsed to a line plus noise of 0.001, under "
+        "descent (Adam). VICReg leaves the line with its covariance term (dashed), the spectrum without one."
+    )
+    with panels(path, (15, 5.6), title, detail, 3, (0.05, 0.985, 0.74, 0.125, 0.24), sharey=False) as every:
+        left, middle, right = every
+        rank, coordinates = ends["kernel variance term, RBF"], ends["VICReg, variance term"]
+        left.set_title(f"effective rank: {coordinates:.1f} against {rank:.1f} of {width}")
+        middle.set_title("share of the variance by direction, at the end")
+        directions = np.arange(1, width + 1)
+        middle.plot(directions, measured["first"], color="black", linestyle=":")
+        middle.annotate("at the start", (directions[8], measured["first"][8]), (0, 6), textcoords="offset points")
+        for name, (_, colour, line) in OBJECTIVES.items():
+            left.plot(measured["ranks"][name], color=colour, linestyle=line, label=name)
+            middle.plot(directions, measured["finals"][name], color=colour, linestyle=line, marker="o", markersize=4)
+        left.axhline(width, color=GREY, linewidth=1, linestyle=":")
+        left.set(xlabel="step", ylim=(0, width + 1))
+        plt.gcf().legend(loc="upper left", bbox_to_anchor=(0.003, 0.885), ncols=5, fontsize=11)
+        middle.set(xlabel="principal direction", yscale="log", ylim=(1e-6, 1.5), xticks=directions[::3])
+        middle.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
+        right.set_title("spectrum of K̂/b under the RBF term")
+        shades = plt.get_cmap("cividis")(np.linspace(0.95, 0.0, len(measured["spectra"])))
+        for (step, values), shade in zip(measured["spectra"].items(), shades, strict=True):
+            right.plot(np.arange(1, len(values)), values[:-1], color=shade, label=f"step {step}")
+        right.set(xlabel="eigenvalue (the last of the 64 is always 0)", yscale="log", ylim=(1e-6, 1))
+        right.legend(loc="upper right", ncols=2)

@@ -1,0 +1,129 @@
+"""Every table and figure by one command each, at smoke size, on files in the official formats."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from experiments import collapse_map, paper_tables
+from experiments.__main__ import main
+from experiments.common import Job
+from experiments.common.experiment import load_all
+from experiments.common.stand_ins import write_stand_ins
+from experiments.paper_tables import Table1, Table2, Table3, beside_the_paper
+from kvicreg.data import load
+
+PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-mnist",
+            "defaults-vs-vicreg", "defaults-vs-vicreg-grids", "bench-loss/latency", "bench-loss/memory",
+            "theory-non-collapse", "selection/selection", "fairness/fairness")  # fmt: skip
+TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
+          "study", "defaults-vs-vicreg", "peers-mnist-small")  # fmt: skip
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+@pytest.mark.slow
+def test_all_at_smoke_size(tmp_path, capsys):
+    assert main(["all", "--budget", "smoke", "--runs", f"{tmp_path}/runs", "--out", f"{tmp_path}"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Results: {tmp_path}"
+    for name in PICTURES:
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000, name
+        assert "<svg" in (tmp_path / f"{name}.svg").read_text(), name
+    for name in TABLES:
+        written = json.loads((tmp_path / f"{name}.json").read_text())
+        with (tmp_path / f"{name}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == len(written["rows"]) > 0, name
+        assert written["budget"] == "smoke"
+        assert "made up" in (tmp_path / f"{name}.md").read_text()
+        for row in written["rows"]:  # every number has the settings of its run
+            of_run = {"data", "holdout"} if row["method"] == "raw pixels" else {"data", "seed", "holdout"}
+            assert of_run <= {*written["shared"], *row["config"]}, name
+    peers = {row.get("name") for row in json.loads((tmp_path / "table1.json").read_text())["rows"]}
+    assert {*paper_tables.PEERS, *paper_tables.KERNELS, "vicreg", "supervised"} <= peers
+    moved = json.loads((tmp_path / "table3.json").read_text())["rows"]
+    assert {row["measured_on"] for row in moved} == {"stl10"}
+
+    again = Job("smoke", runs=tmp_path / "runs", out=tmp_path / "again", say=quiet)
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
+    Table2().run(again)
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
+
+
+def test_every_experiment_is_listed_with_what_it_does(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, experiment in load_all().items():
+        assert any(line.startswith(f"{name} ") and experiment.summary() in line for line in lines)
+        assert experiment.summary().endswith(".")
+    assert main(["table4"]) == 2
+    assert "did you mean 'table" in capsys.readouterr().err
+    assert main(["table2", "--budget", "huge"]) == 2
+
+
+def test_the_papers_numbers_are_where_they_belong():
+    assert paper_tables.PAPER["stl10"]["rq"] == 72.34
+    assert paper_tables.PAPER["tiny-imagenet"]["vicreg"] == "collapse"
+    assert "barlow-twins" not in paper_tables.PAPER["tiny-imagenet"]
+    row = {"method": "kernel-vicreg", "name": "rbf", "data": "cifar10", "probe": 0.8213, "config": {}}
+    assert beside_the_paper(row)["difference"] == 1.0
+    assert beside_the_paper({**row, "config": {"target": "stl10"}})["difference"] == 14.92
+    assert beside_the_paper({**row, "name": "raw pixels"})["difference"] is None
+
+
+@pytest.mark.parametrize("table", [Table1(), Table2(), Table3()])
+def test_the_full_budget_is_the_shipped_recipes(table):
+    cells = table.cells(Job("full", seeds=(0,)))
+    for data, target in table.sources.items():
+        here = [cell for cell in cells if cell.settings.data == data]
+        of = {(cell.labels["name"], cell.labels["form"]): cell.settings for cell in here}
+        printed, scaled = of["rq", "as printed"], of["rq", "scaled"]
+        assert (printed.encoder, printed.parametrization, printed.batch_size) == ("resnet18", "paper", 512)
+        assert (scaled.parametrization, scaled.invariance_weight) == ("scaled", None)
+        assert {cell.target for cell in here} == {target}
+        assert ("simclr", "") in of or not table.with_peers
+
+
+def test_missing_data_are_named_and_the_rest_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(paper_tables, "KERNELS", ("rq",))
+    root = write_stand_ins(tmp_path / "data")
+    (root / "stl10").rename(root / "gone")
+    job = Job("smoke", runs=tmp_path / "runs", out=tmp_path, data_root=str(root), say=quiet)
+    assert Table3().run(job).rows == []
+    table = (tmp_path / "table3.md").read_text()
+    assert "kvicreg data get stl10" in table
+    assert json.loads((tmp_path / "table3.json").read_text())["rows"] == []
+
+
+def test_stand_ins_are_read_by_the_real_loaders(tmp_path):
+    root = write_stand_ins(tmp_path)
+    shapes = {name: load(name, "train", root=root).shape for name in ("mnist", "fashion-mnist", "cifar10", "stl10")}
+    assert set(shapes.values()) == {(1, 28, 28), (3, 32, 32), (3, 96, 96)}
+    for name in (*shapes, "tiny-imagenet", "imagenet100"):
+        for split in ("train", "test"):
+            data = load(name, split, root=root)
+            assert sorted(set(data.labels.tolist())) == list(range(10)), name
+
+
+def test_slices_of_tiny_imagenet_and_photographs(slices, tmp_path, monkeypatch):
+    (tmp_path / "tiny-imagenet").symlink_to(slices / "tiny-imagenet-200")
+    (tmp_path / "imagenet100").mkdir()
+    for split in ("train", "val"):
+        (tmp_path / "imagenet100" / split).symlink_to(slices / "photos" / split)
+    classes = sorted(path.name for path in (slices / "photos" / "train").iterdir())
+    (tmp_path / "imagenet100" / "classes.txt").write_text("\n".join(classes))
+    monkeypatch.setattr(paper_tables, "KERNELS", ("rq",))
+    monkeypatch.setattr(paper_tables, "PEERS", ("byol",))
+    job = Job("smoke", runs=tmp_path / "runs", out=tmp_path, data_root=str(tmp_path), say=quiet)
+    rows = Table1().run(job).rows
+    assert {row["data"] for row in rows if row["method"] == "byol"} == {"imagenet100"}
+    assert {row["data"] for row in rows if row.get("form") == "scaled"} == {"imagenet100", "tiny-imagenet"}
+    assert "made up" not in (tmp_path / "table1.md").read_text()
+
+
+def test_a_weak_variance_weight_is_relative_to_each_methods_own():
+    assert collapse_map.setting_of("variance weight", 0.1, {"method": "vicreg"}) == {"variance_weight": 2.5}
+    assert collapse_map.setting_of("variance weight", 1, {"kernel": "rbf"}) == {}
