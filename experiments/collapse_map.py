@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from kvicreg.evaluation.features import extract
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from torch import nn
@@ -19,7 +20,6 @@ from torch import nn
 from experiments.common import RED, Cell, Experiment, Job, Result, Row, Section, figure_in, splits, tables
 from kvicreg.data import first_images
 from kvicreg.evaluation.diagnostics import effective_rank, spectrum
-from kvicreg.evaluation.features import extract
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
 from kvicreg.models import load_encoder

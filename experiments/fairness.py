@@ -17,12 +17,12 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 import torch
+from kvicreg.evaluation.features import extract
 from torch import Tensor, nn
 
 from experiments.common import BLUE, GREY, ORANGE, Cell, Experiment, Job, Result, Row, changed, panels, tables, write
 from kvicreg.data import ArrayData, ImageData, hold_out, load, permutation
 from kvicreg.evaluation.fairness import by_group
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import linear_probe
 from kvicreg.training.run import train
 

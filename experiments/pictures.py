@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from kvicreg.evaluation.features import extract
 from matplotlib import colormaps
 
 from experiments.common import Cell, Experiment, Job, Result, Row, Section, panels, splits, write
 from kvicreg.data import first_images
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.maps import umap_points
 from kvicreg.models import load_encoder
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from kvicreg.selection.scores import study_criteria
 from scipy.stats import kendalltau, spearmanr
 from torch import nn
 
@@ -38,7 +39,6 @@ from kvicreg.selection.candidates import DEFAULT
 from kvicreg.selection.criteria import CRITERIA, combination
 from kvicreg.selection.facts import facts
 from kvicreg.selection.halving import order, sizes
-from kvicreg.selection.scores import study_criteria
 from kvicreg.selection.trial import advance, finish, neighbours_of
 from kvicreg.training.build import build_data
 

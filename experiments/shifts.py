@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any, ClassVar
 
+from kvicreg.evaluation.features import extract
 from torch import nn
 
 from experiments.common import (
@@ -28,7 +29,6 @@ from experiments.common import (
     tables,
 )  # fmt: skip
 from kvicreg.data import first_images
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.probes import fit_linear_probe
 from kvicreg.evaluation.robustness import robustness
 

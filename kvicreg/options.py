@@ -48,7 +48,7 @@ def option(
     """
     limits = {"above": above, "at_least": at_least, "below": below, "at_most": at_most}
     about = {"help": help, "limits": {k: v for k, v in limits.items() if v is not None}, "needs": needs}
-    return field(default=default, metadata={**about, "flag": flag, "argument": argument})  # type: ignore[return-value]
+    return field(default=default, metadata={**about, "flag": flag, "argument": argument})
 
 
 def choice(default: str, family: Family[O], help: str) -> O:
@@ -265,7 +265,7 @@ def _default(f: Field[Any]) -> Any:
 
 
 @cache
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from kvicreg.evaluation.features import extract
 from torch import nn
 
 from experiments.common.settings import Settings, flat, identity, own, recipe, run_name
 from kvicreg.data import ImageData, first_images, hold_out, load
 from kvicreg.evaluation.controls import RawPixels
-from kvicreg.evaluation.features import extract
 from kvicreg.evaluation.intervals import bootstrap_interval
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.models import PretrainedEncoder

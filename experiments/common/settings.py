@@ -7,9 +7,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from kvicreg.training.build import with_loss_defaults
 from kvicreg.training.config import TrainConfig as Settings
 from kvicreg.training.config import load_config as recipe
+
+from kvicreg.training.build import with_loss_defaults
 
 __all__ = ["Settings", "changed", "flat", "identity", "make", "own", "recipe", "run_name"]
 

@@ -87,10 +87,7 @@ Preset = Literal["auto", "digits", "clothes", "small", "natural", "none"]
 # each strength once more, as a setting that is open unless given
 _Changes = make_dataclass(
     "_Changes",
-    [
-        (f.name, float | None, option(None, f.metadata["help"], **f.metadata["limits"]))  # type: ignore[misc]
-        for f in fields(ViewConfig)
-    ],
+    [(f.name, float | None, option(None, f.metadata["help"], **f.metadata["limits"])) for f in fields(ViewConfig)],
     bases=(Options,),
     frozen=True,
     kw_only=True,
