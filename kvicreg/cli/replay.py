@@ -20,4 +20,4 @@ def replay(run: Path, /) -> str:
     from kvicreg.training.replay import replay as repeat
 
     repeat(run)
-    return f"What was found: {run / 'replay.json'}"
+X

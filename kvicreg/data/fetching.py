@@ -70,10 +70,10 @@ def _fetch(
         shutil.rmtree(waiting, ignore_errors=True)
         return folder
     shutil.rmtree(waiting / "unpacked", ignore_errors=True)
-    kept = any(path.name != LOCK for path in waiting.iterdir())
-    if not kept:
+    has_parts = any(path.name != LOCK for path in waiting.iterdir())
+    if not has_parts:
         shutil.rmtree(waiting)
-    hint = "; what arrived is kept, trying again continues it" if kept else ""
+    hint = "; what arrived is kept, trying again continues it" if has_parts else ""
     raise FetchError(f"no source worked for {name}, as told above{hint}")
 
 
@@ -134,9 +134,9 @@ def verify(folder: Path, entry: DataSet) -> None:
     for file, expected in entry.files.items():
         if not (folder / file).is_file():
             raise FetchError(f"{file} is missing")
-        found = md5(folder / file)
-        if found != expected:
-            raise FetchError(f"{file} has the checksum {found}, expected {expected}")
+        checksum = md5(folder / file)
+        if checksum != expected:
+            raise FetchError(f"{file} has the checksum {checksum}, expected {expected}")
     if not any(folder.iterdir()):
         raise FetchError("it is empty")
 

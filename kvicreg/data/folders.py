@@ -30,7 +30,7 @@ class Listing(NamedTuple):
 
 def images_below(folder: Path) -> PathList:
     """Every image file below `folder`, sorted; hidden files and folders are left out, links are followed once."""
-    found: list[str] = []
+    paths: list[str] = []
     seen: set[tuple[int, int]] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -39,9 +39,9 @@ def images_below(folder: Path) -> PathList:
             folders[:] = []
             continue
         seen.add((place.st_dev, place.st_ino))
-        found += [os.path.join(parent, f) for f in files if not f.startswith(".") and _is_image_name(f)]
-    found.sort(key=lambda text: text.replace(os.sep, "\0"))  # folder by folder, as `Path` sorts
-    return PathList(found)
+        paths += [os.path.join(parent, f) for f in files if not f.startswith(".") and _is_image_name(f)]
+    paths.sort(key=lambda text: text.replace(os.sep, "\0"))  # folder by folder, as `Path` sorts
+    return PathList(paths)
 
 
 def split_folder(folder: Path, split: str) -> Path:

@@ -83,6 +83,6 @@ def read_stl10_labels(path: Path) -> Tensor:
     return torch.from_numpy(np.fromfile(path, np.uint8)).long() - 1
 
 
-def _expect_bytes(path: Path, found: int, expected: int) -> None:
-    if found != expected:
-        raise ValueError(f"{path}: expected {expected:,} bytes of data after the header, got {found:,}")
+def _expect_bytes(path: Path, count: int, expected: int) -> None:
+    if count != expected:
+        raise ValueError(f"{path}: expected {expected:,} bytes of data after the header, got {count:,}")

@@ -117,8 +117,8 @@ class ArrayData(ImageData):
         if self.labels is not None and len(self.labels):
             low, high = int(self.labels.min()), int(self.labels.max())
             if low < 0 or (class_names is not None and high >= len(class_names)):
-                known = "at least 0" if class_names is None else f"0 to {len(class_names) - 1}"
-                raise ValueError(f"labels of {name!r}: expected {known}, got {low} to {high}")
+                expected = "at least 0" if class_names is None else f"0 to {len(class_names) - 1}"
+                raise ValueError(f"labels of {name!r}: expected {expected}, got {low} to {high}")
             class_names = [str(k) for k in range(high + 1)] if class_names is None else class_names
         self.class_names = class_names
 

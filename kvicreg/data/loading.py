@@ -130,8 +130,8 @@ def _named_folder(name: str, root: Path) -> tuple[Path, list[str] | None]:
         return _present(name, root), None
     for folder in (root / "imagenet100", root / "imagenet"):
         if folder.is_dir():
-            own = folder / "classes.txt"
-            text = own.read_text() if own.is_file() else _imagenet100_classes()
+            listed = folder / "classes.txt"
+            text = listed.read_text() if listed.is_file() else _imagenet100_classes()
             return folder, text.split()
     raise ValueError(f"data: imagenet100 is not in {root}. {DATA_SETS[name].how}")
 

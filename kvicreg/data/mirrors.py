@@ -24,10 +24,10 @@ def fetch_package(mirror: Mirror, files: Mapping[str, str], waiting: Path, limit
     for table, stem in mirror.tables:
         idx_from_table(contents / table, contents, stem)
     for file in files:
-        found = contents / file
+        plain = contents / file
         zipped = contents / f"{file}.gz"
-        if found.is_file():
-            found.rename(target / file)
+        if plain.is_file():
+            plain.rename(target / file)
         elif zipped.is_file():
             gunzip(zipped, target / file, limit=limit)
         else:
@@ -61,7 +61,7 @@ def _run(command: list[str], place: Path) -> None:
 
 
 def _only(place: Path, pattern: str) -> Path:
-    found = list(place.glob(pattern))
-    if len(found) != 1:
-        raise FetchError(f"expected one {pattern} from the client, got {len(found)}")
-    return found[0]
+    files = list(place.glob(pattern))
+    if len(files) != 1:
+        raise FetchError(f"expected one {pattern} from the client, got {len(files)}")
+    return files[0]

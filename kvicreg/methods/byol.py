@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from kvicreg.losses import BYOLLoss
 from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.target import Target, rising
-from kvicreg.models import Projector
+from kvicreg.models.projector import Projector, output_dim
 from kvicreg.options import Options, option
 
 __all__ = ["BYOL", "PredictorOptions"]
@@ -42,7 +42,7 @@ class BYOL(Method):
         super().__init__(encoder, projector, loss)
         self.target_momentum = target_momentum
         self.target = Target(encoder, projector)
-        width = int(projector.output_dim)  # type: ignore[arg-type]
+        width = output_dim(projector)
         self.predictor = Projector(width, predictor_hidden, width, 2, norm)
 
     def step(self, views: Sequence[Tensor], step: int) -> StepResult:

@@ -12,6 +12,7 @@ from kvicreg.losses import DINOLoss, DINOOptions
 from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.target import Target, rising
+from kvicreg.models.projector import output_dim
 from kvicreg.options import option
 
 __all__ = ["DINO"]
@@ -41,7 +42,7 @@ class DINO(Method):
     ) -> None:
         super().__init__(encoder, projector, loss)
         self.target_momentum, self.frozen_steps = target_momentum, frozen_steps
-        self.prototypes = Prototypes(int(projector.output_dim), self.loss.prototypes)  # type: ignore[arg-type]
+        self.prototypes = Prototypes(output_dim(projector), self.loss.prototypes)
         self.target = Target(encoder, projector, self.prototypes)
 
     def step(self, views: Sequence[Tensor], step: int) -> StepResult:

@@ -11,6 +11,7 @@ from kvicreg.losses import InfoNCELoss, InfoNCEOptions
 from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.queue import Queue
 from kvicreg.methods.target import Target
+from kvicreg.models.projector import output_dim
 from kvicreg.options import option
 
 __all__ = ["MoCo"]
@@ -41,7 +42,7 @@ class MoCo(Method):
         super().__init__(encoder, projector, loss)
         self.target_momentum = target_momentum
         self.target = Target(encoder, projector)
-        self.queue = Queue(queue, int(projector.output_dim))  # type: ignore[arg-type]
+        self.queue = Queue(queue, output_dim(projector))
 
     def step(self, views: Sequence[Tensor], step: int) -> StepResult:
         queries, keys = self.embed(views[0]), self.target(views[1])

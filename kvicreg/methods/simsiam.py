@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from kvicreg.losses import SimSiamLoss
 from kvicreg.methods.base import Method, MethodOptions, StepResult
-from kvicreg.models import Projector
+from kvicreg.models.projector import Projector, output_dim
 from kvicreg.options import option
 
 __all__ = ["SimSiam"]
@@ -37,7 +37,7 @@ class SimSiam(Method):
         norm: str = "batch",
     ) -> None:
         super().__init__(encoder, projector, loss)
-        width = int(projector.output_dim)  # type: ignore[arg-type]
+        width = output_dim(projector)
         batch = norm == "batch"
         self.output_norm = (
             nn.BatchNorm1d(width, affine=False) if batch else nn.LayerNorm(width, elementwise_affine=False)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from kvicreg.methods.base import Method, MethodOptions, StepResult
+from kvicreg.models.encoder import feature_dim
 from kvicreg.options import option
 
 __all__ = ["Supervised"]
@@ -26,7 +27,7 @@ class Supervised(Method):
         self, encoder: nn.Module, projector: nn.Module, loss: nn.Module | None = None, *, classes: int = 10
     ) -> None:
         super().__init__(encoder, nn.Identity(), loss)
-        self.classifier = nn.Linear(int(encoder.feature_dim), classes)  # type: ignore[arg-type]
+        self.classifier = nn.Linear(feature_dim(encoder), classes)
 
     def forward(self, views: Sequence[Tensor], step: int, labels: Tensor | None = None) -> StepResult:
         if labels is None:

@@ -12,6 +12,7 @@ from kvicreg.losses import SwAVLoss, SwAVOptions
 from kvicreg.methods.base import Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
+from kvicreg.models.projector import output_dim
 from kvicreg.options import option
 
 __all__ = ["SwAV"]
@@ -40,7 +41,7 @@ class SwAV(Method):
         frozen_steps: int = 30,
     ) -> None:
         super().__init__(encoder, projector, loss)
-        width = int(projector.output_dim)  # type: ignore[arg-type]
+        width = output_dim(projector)
         self.frozen_steps = frozen_steps
         self.prototypes = Prototypes(width, prototypes)
         self.queues = nn.ModuleList([] if queue is None else [Queue(queue, width), Queue(queue, width)])

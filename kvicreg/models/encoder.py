@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from torch import nn
 
 from kvicreg.options import Family, Options, Values, did_you_mean, readers
 
-__all__ = ["ENCODERS", "EncoderOptions", "build_encoder"]
+__all__ = ["ENCODERS", "EncoderOptions", "build_encoder", "feature_dim"]
 
 ENCODERS: Family[EncoderOptions] = Family("encoder", "kvicreg.models")
 
@@ -33,8 +33,17 @@ class EncoderOptions(Options):
         options = self.resolved(image_size)
         encoder = options.make(in_channels, image_size, norm)
         images = {"name": self.choice, "in_channels": in_channels, "image_size": image_size, "norm": norm}
-        encoder.description = {**images, **options.flat()}  # type: ignore[assignment]
+        cast(Any, encoder).description = {**images, **options.flat()}
         return encoder
+
+
+def feature_dim(encoder: nn.Module) -> int:
+    """The width of an encoder's features, which it tells as `.feature_dim`."""
+    if not hasattr(encoder, "feature_dim"):
+        raise TypeError(
+            f"encoder must tell the width of its features as .feature_dim; {type(encoder).__name__} does not"
+        )
+    return int(cast(int, encoder.feature_dim))
 
 
 def build_encoder(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from torch import Tensor, nn
 
 from kvicreg.models.norm import norm1d
 from kvicreg.options import Options, option
 
-__all__ = ["Projector", "ProjectorOptions"]
+__all__ = ["Projector", "ProjectorOptions", "output_dim"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +84,8 @@ class Projector(nn.Sequential):
             "final": final,
         }
         self.output_dim = outputs
+
+
+def output_dim(projector: nn.Module) -> int:
+    """The width of a projector's embeddings, which it tells as `.output_dim`."""
+    return int(cast(int, projector.output_dim))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kvicreg.models.encoder import build_encoder
+from kvicreg.models.encoder import build_encoder, feature_dim
 from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
 from kvicreg.models.weights import load_weights, one_line, save_weights
@@ -43,7 +43,7 @@ def save_encoder(
     folder.mkdir(parents=True, exist_ok=True)
     description = {
         "architecture": getattr(encoder, "description", {"name": "custom"}),
-        "feature_dim": int(encoder.feature_dim),  # type: ignore[arg-type]
+        "feature_dim": feature_dim(encoder),
         "image_size": image_size,
         "mean": [float(v) for v in mean],
         "std": [float(v) for v in std],

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from kvicreg.data import ImageData, Views
 from kvicreg.data.addresses import key
 from kvicreg.methods import Method
+from kvicreg.models.encoder import feature_dim
 from kvicreg.models.weights import load_weights
 from kvicreg.runs import Settings
 from kvicreg.runs.encoder import encoder_weights
@@ -72,7 +73,7 @@ def build_method(settings: Settings, encoder: nn.Module | None = None) -> Method
         assert data.channels is not None
         assert data.image_size is not None
         encoder = model.encoder.build(data.channels, data.image_size, model.norm)
-    projector = model.projector.build(int(encoder.feature_dim), model.norm)  # type: ignore[arg-type]
+    projector = model.projector.build(feature_dim(encoder), model.norm)
     if model.init is not None:
         load_weights(encoder, encoder_weights(model.init))
     return settings.method.build(encoder, projector, norm=model.norm, seed=settings.engine.seed)

@@ -39,8 +39,8 @@ def spectrum(embeddings: Tensor, kernel: kernels.Kernel | None = None) -> Spectr
         operator = operators.covariance_operator(z, resolved)
         eigenvalues = operator.eigenvalues()
         gram = resolved(z)
-        own = gram.diagonal().mean()
-        similarity = (gram.sum() - gram.diagonal().sum()) / (len(z) * (len(z) - 1)) / own
+        diagonal = gram.diagonal().mean()
+        similarity = (gram.sum() - gram.diagonal().sum()) / (len(z) * (len(z) - 1)) / diagonal
         gamma = getattr(resolved, "gamma", None)
         return Spectrum(
             eigenvalues=eigenvalues.cpu(),

@@ -53,9 +53,7 @@ class Record(pl.Callback):
         }  # a checkpoint's are on the host
         self.clock, self.clock_images = time.perf_counter(), 0
 
-    def on_train_batch_end(  # type: ignore[override]
-        self, trainer: pl.Trainer, module: SelfSupervised, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         for name, value in outputs["terms"].items():
             self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.clone()
         self.batches += 1
@@ -74,7 +72,7 @@ class Record(pl.Callback):
         for logger in trainer.loggers:
             logger.log_metrics({f"step/{k}": v for k, v in self.live.items()}, step=trainer.global_step)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, module: SelfSupervised) -> None:  # type: ignore[override]
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         self.check_finite()
         rate = self.clock_images / (time.perf_counter() - self.clock)
         means = {name: float(total) / self.batches for name, total in self.sums.items()}

@@ -34,14 +34,7 @@ FOLDER_NAMES = ("checkpoints", "evaluation", "figures")  # words too: names only
 PATTERN = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, FILE_NAMES))})")
 
 # Files that still spell the name of a file in a run. Empty this list; never add to it.
-STILL_SPELT = {
-    "kvicreg/cli/replay.py",
-    "kvicreg/reproduce.py",
-    "kvicreg/reproduction/cells.py",
-    "kvicreg/reproduction/fairness.py",
-    "kvicreg/reproduction/pictures.py",
-    "kvicreg/reproduction/theory.py",
-}
+STILL_SPELT: set[str] = set()
 
 
 def texts(tree: ast.Module) -> Iterator[str]:
