@@ -3,12 +3,13 @@ differentiated."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "first_order_only", "full_precision", "is_concrete"]
+__all__ = ["at_least_float32", "first_order_only", "full_precision", "is_concrete", "outside_transforms"]
 
 
 def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
@@ -36,6 +37,14 @@ def is_concrete() -> bool:
         or torch._C._are_functorch_transforms_active()
         or torch.autograd.forward_ad._current_level >= 0
     )
+
+
+def outside_transforms() -> AbstractContextManager[Any]:
+    """Where numbers are drawn that do not depend on any input: inside torch.func they would belong to the transform."""
+    if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+        return nullcontext()
+    outside: AbstractContextManager[Any] = torch._C._DisableFuncTorch()
+    return outside
 
 
 class _Refused(torch.autograd.Function):

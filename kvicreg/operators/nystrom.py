@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.pairs import AllPairs, SamePoints
+from kvicreg.kernels.tensors import outside_transforms
 from kvicreg.operators.approximation import Approximation, ApproximationOptions
 from kvicreg.operators.eigenvalues import eigenvectors
 from kvicreg.operators.shard import Shard
@@ -71,7 +72,8 @@ class Nystrom(Approximation):
         wanted = min(self.landmarks, points)
         pool = wanted if self.choice == "uniform" else min(CANDIDATES_PER_LANDMARK * wanted, points)
         # views side by side: point i is row i % total of view i // total
-        chosen = torch.randperm(points, generator=generator)[:pool].sort().values.to(device)
+        with outside_transforms():
+            chosen = torch.randperm(points, generator=generator)[:pool].sort().values.to(device)
         rows = shard.take(views, chosen % shard.total)
         candidates = rows[chosen // shard.total, torch.arange(pool, device=device)]
         if pool == wanted:
@@ -88,7 +90,8 @@ class Nystrom(Approximation):
 def _kmeans_seeds(points: Tensor, kernel: Kernel, count: int, generator: torch.Generator) -> Tensor:
     """Indices of `count` points by k-means++ seeding in feature space."""
     own = kernel.evaluate(SamePoints(points))
-    thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)
+    with outside_transforms():
+        thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)
     chosen = [(thresholds[0] * len(points)).long().clamp_max(len(points) - 1)]
     nearest = torch.full_like(own, torch.inf)
     for threshold in thresholds[1:]:

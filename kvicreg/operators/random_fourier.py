@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Sum
-from kvicreg.kernels.tensors import is_concrete
+from kvicreg.kernels.tensors import is_concrete, outside_transforms
 from kvicreg.operators.approximation import Approximation, ApproximationOptions
 from kvicreg.operators.shard import Shard
 from kvicreg.options import option
@@ -83,25 +82,27 @@ class RandomFourier(Approximation):
         return _circle(angles, 1.0) * scale if isinstance(scale, Tensor) else _circle(angles, scale)
 
     def _draw(self, z: Tensor, kernel: Kernel, count: int, index: int) -> tuple[Any, Tensor]:
-        """Spectral noise and phases, drawn on the CPU so that all processes and devices agree, and kept."""
+        """Spectral noise and phases for a member of a sum, remembered from call to call."""
         key = (self._step, index, kernel.spectral_key(), count, z.shape[-1], z.device, z.dtype)
         if key not in self._drawn:
-            generator = torch.Generator().manual_seed(
-                ((self.seed * 1_000_003 + self._step) * 1_000_003 + index) % 2**63
-            )
-            frequencies = count // 2 if self.form == "paired" else count
-            noise = kernel.spectral_noise(frequencies, z.shape[-1], generator)
-            if self.orthogonal:
-                if not kernel.rotation_invariant:
-                    raise ValueError("orthogonal frequencies need a kernel of the Euclidean distance; this one is not")
-                noise = _map(lambda draws: _orthogonal(draws, generator), noise)
-            phase = torch.rand(frequencies, generator=generator) * (2 * math.pi)
             if len(self._drawn) >= 16:
                 self._drawn.clear()
-            # not draws.to(z): inside a transform of torch.func they would belong to it, and are remembered
-            move = partial(torch.Tensor.to, device=z.device, dtype=z.dtype)
-            self._drawn[key] = (_map(move, noise), move(phase))
+            with outside_transforms():
+                noise, phase = self._drawn_anew(z.shape[-1], kernel, count, index)
+                noise = _map(lambda draws: draws.to(z.device, z.dtype), noise)
+                self._drawn[key] = noise, phase.to(z.device, z.dtype)
         return self._drawn[key]
+
+    def _drawn_anew(self, dimension: int, kernel: Kernel, count: int, index: int) -> tuple[Any, Tensor]:
+        """The same, drawn on the CPU, so that all processes and devices agree."""
+        generator = torch.Generator().manual_seed(((self.seed * 1_000_003 + self._step) * 1_000_003 + index) % 2**63)
+        frequencies = count // 2 if self.form == "paired" else count
+        noise = kernel.spectral_noise(frequencies, dimension, generator)
+        if self.orthogonal:
+            if not kernel.rotation_invariant:
+                raise ValueError("orthogonal frequencies need a kernel of the Euclidean distance; this one is not")
+            noise = _map(lambda draws: _orthogonal(draws, generator), noise)
+        return noise, torch.rand(frequencies, generator=generator) * (2 * math.pi)
 
     # The step is state, but a number of Python's own: reading it from a device at every step would stall it.
     def get_extra_state(self) -> Tensor:

@@ -25,7 +25,7 @@ from kernel_pairs import PAIRS
 from scipy.spatial.distance import pdist
 
 from kvicreg import KernelVICRegLoss, kernels
-from kvicreg.losses import kernel_vicreg_terms
+from kvicreg.losses import KernelVICRegOptions, kernel_vicreg_terms
 
 RNG = np.random.default_rng(2)
 VIEWS = [RNG.normal(size=(9, 3)) * s for s in (1.0, 1.3, 0.7)]
@@ -89,6 +89,25 @@ def test_total_is_the_weighted_sum_of_the_terms(parametrization):  # claim 3
         *tensors(VIEWS[:2]), kernel=PAIRS["rbf"][0](), parametrization=parametrization, weights=(3.0, 5.0, 7.0)
     )
     assert float(function.total) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"threshold": 0.7}, {"covariance_weight": 3.0, "covariance": "squared"}], ids=str
+)
+@pytest.mark.parametrize("parametrization", REFERENCES)
+def test_function_and_module_agree_whatever_is_left_to_its_default(parametrization, settings):  # claim 3
+    kernel, views = PAIRS["rbf"][0](), tensors(VIEWS[:2])
+    module = KernelVICRegLoss(kernel, parametrization, **settings)
+    function = kernel_vicreg_terms(*views, kernel=kernel, parametrization=parametrization, **settings)
+    torch.testing.assert_close(tuple(function), tuple(module.terms(*views)), rtol=0, atol=0)
+    options = KernelVICRegOptions(parametrization=parametrization, **settings)
+    together = kernel_vicreg_terms(*views, kernel=kernel, options=options)
+    torch.testing.assert_close(tuple(together), tuple(function), rtol=0, atol=0)
+    made = KernelVICRegLoss.of(kernel, options)
+    torch.testing.assert_close(made(*views), function.total, rtol=0, atol=0)
+    assert made.options == module.options == options.resolved()
+    assert None not in made.options.flat().values()
+    assert (module.threshold, module.invariance_weight) == (options.deviation, options.weights[0])
 
 
 @pytest.mark.parametrize("name", ["linear", "rbf", "laplacian-l1", "product"])

@@ -80,12 +80,6 @@ def check(product, loss, shape):
     torch.testing.assert_close(product(loss, z, direction), by_differences(loss, z, direction), rtol=1e-5, atol=1e-7)
 
 
-WRONG_TODAY = pytest.mark.xfail(
-    reason="the norms of operators and the Laplacian at distance 0 are wrong in second order; random frequencies "
-    "that are drawn inside a transform of torch.func outlive it"
-)
-
-
 @pytest.mark.parametrize("product", [by_autograd, by_torch_func])
 @pytest.mark.parametrize("shape", [TALL, WIDE], ids=str)
 @pytest.mark.parametrize("name", PLAIN)
@@ -96,18 +90,14 @@ def test_losses_without_a_kernel_have_right_second_derivatives(name, shape, prod
 @pytest.mark.parametrize("product", [by_autograd, by_torch_func])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("name", MEMBERS)
-def test_losses_with_a_kernel_have_right_second_derivatives_or_refuse_them(request, name, kernel, product):
-    if name == "ssl-hsic" or (name, kernel) == ("kernel barlow twins", "laplacian"):
-        request.applymarker(WRONG_TODAY)
+def test_losses_with_a_kernel_have_right_second_derivatives_or_refuse_them(name, kernel, product):
     right_or_refused(product, MEMBERS[name](kernel=KERNELS[kernel]))
 
 
 @pytest.mark.parametrize("product", [by_autograd, by_torch_func])
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "rq"])
 @pytest.mark.parametrize("name", MEMBERS)
-def test_losses_of_random_features_have_right_second_derivatives_or_refuse_them(request, name, kernel, product):
-    if name == "ssl-hsic" or product is by_torch_func:
-        request.applymarker(WRONG_TODAY)
+def test_losses_of_random_features_have_right_second_derivatives_or_refuse_them(name, kernel, product):
     approximation = operators.RandomFourier(features=6)
     right_or_refused(product, MEMBERS[name](kernel=KERNELS[kernel], approximation=approximation))
 

@@ -124,6 +124,23 @@ class TestRandomFourier:
         phi = features(RandomFourier(count, orthogonal=True), z, KERNELS[name]())[0].numpy()
         np.testing.assert_allclose(phi @ phi.T, gram(name, z[0]), atol=6 / np.sqrt(count))
 
+    @pytest.mark.parametrize("p", [1, 2, 4])
+    def test_orthogonal_frequencies_of_a_product_are_unbiased(self, p):
+        z, count = views(1, p=p), 40_000
+        kernel = kernels.RBF(0.3) * kernels.RBF(0.2)
+        phi = features(RandomFourier(count, orthogonal=True), z, kernel)[0].numpy()
+        np.testing.assert_allclose(phi @ phi.T, kernel(z[0]).numpy(), atol=6 / np.sqrt(count))
+
+    def test_orthogonal_frequencies_point_in_every_direction(self):
+        from kvicreg.operators.random_fourier import _orthogonal
+
+        generator = torch.Generator().manual_seed(0)
+        rows = _orthogonal(torch.ones(3000, 3), generator).reshape(-1, 3, 3)
+        torch.testing.assert_close(rows @ rows.mT, 3 * torch.eye(3).expand_as(rows), atol=1e-5, rtol=0)
+        # every entry of a uniformly drawn orthogonal matrix has mean 0 and variance 1 / p
+        assert float(rows.mean(0).abs().max()) < 5 / 1000**0.5
+        assert float((rows.var(0) - 1).abs().max()) < 0.2
+
     def test_orthogonal_frequencies_have_less_error(self):
         z = 0.5 * views(1, p=16)
         kernel = kernels.RBF(1 / 16)
@@ -179,6 +196,16 @@ class TestRandomFourier:
         assert float(redrawn(*z)) != float(redrawn(*z))
         redrawn.eval()
         assert float(redrawn(*z)) == float(redrawn(*z))
+
+    def test_looking_at_the_terms_draws_nothing_anew(self):
+        z = views()
+        redrawn = KernelVICRegLoss("rbf", approximation=RandomFourier(32, redraw=True))
+        first = float(redrawn(*z))
+        assert [float(redrawn.terms(*z).total) for _ in range(3)] == [first] * 3
+        assert float(redrawn(*z)) != first
+        groups = torch.arange(20) % 2
+        redrawn(*z, groups=groups)
+        assert redrawn.approximation._step == 3  # once per step, however many groups there are
 
     def test_redrawn_frequencies_continue_from_the_state(self):
         z = views()
