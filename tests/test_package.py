@@ -20,7 +20,9 @@ def run(*command: object) -> str:
 def test_wheel_installs_and_works_in_an_empty_environment(tmp_path):
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path)
     (wheel,) = tmp_path.glob("kvicreg-*.whl")
-    assert "kvicreg/py.typed" in zipfile.ZipFile(wheel).namelist()
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].partition("-")[0] for name in names} == {"kvicreg"}  # neither tests nor experiments
+    assert "kvicreg/py.typed" in names
     run(sys.executable, "-m", "venv", tmp_path / "empty")
     python = tmp_path / "empty" / "bin" / "python"
     run(python, "-m", "pip", "install", "--quiet", "-c", "constraints.txt", wheel)

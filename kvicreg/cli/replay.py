@@ -8,7 +8,7 @@ from pathlib import Path
 def replay(run: Path, /) -> str:
     """Repeat the batch that stopped a training, and tell where it went wrong.
 
-    When a loss is not finite, training stops at that step and leaves RUN/fault.npz. From the last checkpoint on, the
+    When a loss is not finite, training stops at that step and leaves that batch in the run folder. From the last checkpoint on, the
     same steps are taken again, on one process and without changing the run.
 
     Example:
@@ -20,4 +20,4 @@ def replay(run: Path, /) -> str:
     from kvicreg.training.replay import replay as repeat
 
     repeat(run)
-X
+    return f"What was found is in the run folder: {run}"

@@ -13,8 +13,6 @@ from source_tree import ROOT
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 YAML_FILES = sorted([*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml"])
 
-pytestmark = pytest.mark.skipif(not (ROOT / ".github").is_dir(), reason="the package without its repository")
-
 
 def requirements() -> dict[str, Requirement]:
     """What the package and its extras need, by name; not what only developers do."""
