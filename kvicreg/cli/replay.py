@@ -8,8 +8,8 @@ from pathlib import Path
 def replay(run: Path, /) -> str:
     """Repeat the batch that stopped a training, and tell where it went wrong.
 
-    When a loss is not finite, training stops at that step and leaves that batch in the run folder. From the last checkpoint on, the
-    same steps are taken again, on one process and without changing the run.
+    When a loss is not finite, training stops at that step and leaves its batch in the run folder. From the last
+    checkpoint on, the same steps are taken again, on one process and without changing the run.
 
     Example:
         kvicreg replay runs/first

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
 from kvicreg.losses import BarlowTwinsLoss, BarlowTwinsOptions
 from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
@@ -23,7 +21,5 @@ class BarlowTwins(Siamese):
 class BarlowTwinsMethodOptions(MethodOptions, name="barlow-twins"):
     """Settings of Barlow Twins."""
 
+    method = BarlowTwins
     loss: BarlowTwinsOptions = field(default_factory=BarlowTwinsOptions)
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> BarlowTwins:
-        return BarlowTwins(encoder, projector, BarlowTwinsLoss(**self.loss.flat()))

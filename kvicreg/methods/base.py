@@ -17,9 +17,23 @@ METHODS: Family[MethodOptions] = Family("method", "kvicreg.methods")
 
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions(Options):
-    """Settings of a method. A new method defines `build`, in a file of its own in this folder."""
+    """Settings of a method.
+
+    A new method, in a file of its own in this folder, names its class as `method`, holds the options of its loss as
+    `loss` where that has any, and says in `heads` what else its class takes.
+    """
 
     family: ClassVar[Family[Any]] = METHODS
+    method: ClassVar[type[Method]]
+
+    def make_loss(self, seed: int) -> nn.Module:
+        """The loss of these settings."""
+        options: Options | None = getattr(self, "loss", None)
+        return self.method.Loss(**({} if options is None else options.flat()))
+
+    def heads(self, norm: str) -> dict[str, Any]:
+        """What the method's class takes beside encoder, projector and loss; further heads are normalized by `norm`."""
+        return {}
 
     def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> Method:
         """The method with its heads and its loss.
@@ -30,7 +44,7 @@ class MethodOptions(Options):
             norm: normalization of further heads, "batch" or "group".
             seed: of what the loss draws, such as landmarks.
         """
-        raise NotImplementedError
+        return self.method(encoder, projector, self.make_loss(seed), **self.heads(norm))
 
     def resolved(self, classes: int | None = None) -> Self:
         """The settings with every default written out; `classes` is how many the data have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -69,7 +69,8 @@ class PredictorOptions(Options):
 class BYOLOptions(MethodOptions, name="byol"):
     """Settings of BYOL."""
 
+    method = BYOL
     predictor: PredictorOptions = field(default_factory=PredictorOptions)
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> BYOL:
-        return BYOL(encoder, projector, norm=norm, **self.predictor.flat())
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"norm": norm, **self.predictor.flat()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,7 @@ class DINO(Method):
 class DINOMethodOptions(MethodOptions, name="dino"):
     """Settings of DINO."""
 
+    method = DINO
     loss: DINOOptions = field(default_factory=DINOOptions)
     target_momentum: float = option(0.99, "Momentum of the teacher at the start; it rises to 1.", at_least=0, at_most=1)
     frozen_steps: int = option(30, "Steps before the prototypes begin to learn.", at_least=0)
@@ -68,9 +70,8 @@ class DINOMethodOptions(MethodOptions, name="dino"):
         0.4, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
     )
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> DINO:
-        loss = DINOLoss(**self.loss.flat())
-        return DINO(encoder, projector, loss, target_momentum=self.target_momentum, frozen_steps=self.frozen_steps)
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"target_momentum": self.target_momentum, "frozen_steps": self.frozen_steps}
 
     @property
     def crops(self) -> tuple[int, float]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from torch import nn
-
 from kvicreg.losses import KernelBarlowTwinsLoss, KernelBarlowTwinsOptions
 from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
@@ -23,14 +21,8 @@ class KernelBarlowTwins(Siamese):
 class KernelBarlowTwinsMethodOptions(KernelMethodOptions, name="kernel-barlow-twins"):
     """Settings of Kernel Barlow Twins."""
 
+    method = KernelBarlowTwins
     loss: KernelBarlowTwinsOptions = field(default_factory=KernelBarlowTwinsOptions)
-
-    def build(
-        self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0
-    ) -> KernelBarlowTwins:
-        return KernelBarlowTwins(
-            encoder, projector, KernelBarlowTwinsLoss(**self.in_feature_space(seed), **self.loss.flat())
-        )
 
     def resolved(self, classes: int | None = None) -> KernelBarlowTwinsMethodOptions:
         return replace(self, loss=replace(self.loss, redundancy_weight=self.loss.weight))

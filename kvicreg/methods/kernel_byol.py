@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-from torch import nn
+from typing import Any
 
 from kvicreg.losses import KernelBYOLLoss
 from kvicreg.methods.byol import BYOL, PredictorOptions
@@ -23,8 +22,8 @@ class KernelBYOL(BYOL):
 class KernelBYOLOptions(KernelMethodOptions, name="kernel-byol"):
     """Settings of Kernel BYOL."""
 
+    method = KernelBYOL
     predictor: PredictorOptions = field(default_factory=PredictorOptions)
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelBYOL:
-        loss = KernelBYOLLoss(**self.in_feature_space(seed))
-        return KernelBYOL(encoder, projector, loss, norm=norm, **self.predictor.flat())
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"norm": norm, **self.predictor.flat()}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
+
+from torch import nn
 
 from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.methods.base import MethodOptions
 from kvicreg.operators.approximation import APPROXIMATIONS, ApproximationOptions
-from kvicreg.options import choice
+from kvicreg.options import Options, choice
 
 __all__ = ["KernelMethodOptions"]
 
@@ -28,9 +30,10 @@ class KernelMethodOptions(MethodOptions):
         if getattr(self.kernel, "learn_mixture", False) and not self.learns_mixtures:
             raise ValueError(f"learn_mixture is for kernel-vicreg; under {self.name} the shares would follow its loss")
 
-    def in_feature_space(self, seed: int) -> dict[str, Any]:
-        """The kernel and the approximation, as keywords of a loss."""
-        return {"kernel": self.kernel.build(), "approximation": self.approximation.build(seed)}
+    def make_loss(self, seed: int) -> nn.Module:
+        options: Options | None = getattr(self, "loss", None)
+        where = {"kernel": self.kernel.build(), "approximation": self.approximation.build(seed)}
+        return self.method.Loss(**where, **({} if options is None else options.flat()))
 
     @property
     def label(self) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
 from kvicreg.losses import KernelSimCLRLoss, KernelSimCLROptions
 from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
@@ -23,7 +21,5 @@ class KernelSimCLR(Siamese):
 class KernelSimCLRMethodOptions(KernelMethodOptions, name="kernel-simclr"):
     """Settings of Kernel SimCLR."""
 
+    method = KernelSimCLR
     loss: KernelSimCLROptions = field(default_factory=KernelSimCLROptions)
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelSimCLR:
-        return KernelSimCLR(encoder, projector, KernelSimCLRLoss(**self.in_feature_space(seed), **self.loss.flat()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from kvicreg.losses import KernelVICRegLoss, KernelVICRegOptions
 from kvicreg.methods.base import StepResult
@@ -31,6 +31,7 @@ class KernelVICReg(Siamese):
 class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
     """Settings of Kernel VICReg."""
 
+    method = KernelVICReg
     loss: KernelVICRegOptions = field(default_factory=KernelVICRegOptions)
     groups: str | None = option(
         None, "Group-fair terms: a file with a group per training image, FILE.csv:COLUMN, or a column of groups.csv."
@@ -48,9 +49,6 @@ class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
         for name, (other, given) in needs.items():
             if not given and getattr(self.loss, name) != getattr(KernelVICRegOptions, name):
                 raise ValueError(f"{name} is read only with {other}, which is not given")
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> KernelVICReg:
-        return KernelVICReg(encoder, projector, KernelVICRegLoss(**self.in_feature_space(seed), **self.loss.flat()))
 
     def resolved(self, classes: int | None = None) -> KernelVICRegMethodOptions:
         return replace(self, loss=self.loss.resolved())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -58,10 +59,10 @@ class MoCo(Method):
 class MoCoOptions(MethodOptions, name="moco"):
     """Settings of MoCo."""
 
+    method = MoCo
     loss: InfoNCEOptions = field(default_factory=InfoNCEOptions)
     queue: int = option(4096, "Embeddings of former batches to tell a key from.", above=0)
     target_momentum: float = option(0.99, "Momentum of the slow copy.", at_least=0, at_most=1)
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> MoCo:
-        loss = InfoNCELoss(**self.loss.flat())
-        return MoCo(encoder, projector, loss, queue=self.queue, target_momentum=self.target_momentum)
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"queue": self.queue, "target_momentum": self.target_momentum}

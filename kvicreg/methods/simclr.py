@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
 from kvicreg.losses import NTXentLoss, NTXentOptions
 from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
@@ -23,7 +21,5 @@ class SimCLR(Siamese):
 class SimCLROptions(MethodOptions, name="simclr"):
     """Settings of SimCLR."""
 
+    method = SimCLR
     loss: NTXentOptions = field(default_factory=NTXentOptions)
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SimCLR:
-        return SimCLR(encoder, projector, NTXentLoss(**self.loss.flat()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -53,9 +54,10 @@ class SimSiam(Method):
 class SimSiamOptions(MethodOptions, name="simsiam"):
     """Settings of SimSiam."""
 
+    method = SimSiam
     predictor_hidden: int | None = option(
         None, "Width of the predictor's bottleneck; by default a quarter of the embedding's.", above=0
     )
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SimSiam:
-        return SimSiam(encoder, projector, norm=norm, predictor_hidden=self.predictor_hidden)
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"norm": norm, "predictor_hidden": self.predictor_hidden}

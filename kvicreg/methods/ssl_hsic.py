@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from torch import nn
-
 from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.losses import SSLHSICLoss, SSLHSICOptions
 from kvicreg.methods.kernel_method import KernelMethodOptions
@@ -25,10 +23,8 @@ class SSLHSIC(Siamese):
 class SSLHSICMethodOptions(KernelMethodOptions, name="ssl-hsic"):
     """Settings of SSL-HSIC."""
 
+    method = SSLHSIC
     kernel: KernelOptions = choice(
         "inverse_multiquadric", KERNELS, "Kernel of the embeddings at unit length; the published one by default."
     )
     loss: SSLHSICOptions = field(default_factory=SSLHSICOptions)
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SSLHSIC:
-        return SSLHSIC(encoder, projector, SSLHSICLoss(**self.in_feature_space(seed), **self.loss.flat()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -41,10 +42,11 @@ class Supervised(Method):
 class SupervisedOptions(MethodOptions, name="supervised"):
     """Settings of the supervised control."""
 
+    method = Supervised
     classes: int | None = option(None, "Classes; by default the data's.", above=0)
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> Supervised:
-        return Supervised(encoder, projector, classes=self.resolved().classes or 0)
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"classes": self.resolved().classes}
 
     def resolved(self, classes: int | None = None) -> SupervisedOptions:
         count = self.classes or classes

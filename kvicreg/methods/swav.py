@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -67,6 +68,7 @@ class SwAV(Method):
 class SwAVMethodOptions(MethodOptions, name="swav"):
     """Settings of SwAV."""
 
+    method = SwAV
     loss: SwAVOptions = field(default_factory=SwAVOptions)
     prototypes: int = option(128, "Prototypes; 3000 as published for ImageNet.", above=0)
     queue: int | None = option(None, "Embeddings of former batches that help to make the codes.", above=0)
@@ -76,11 +78,8 @@ class SwAVMethodOptions(MethodOptions, name="swav"):
         0.14, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
     )
 
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> SwAV:
-        loss = SwAVLoss(**self.loss.flat())
-        return SwAV(
-            encoder, projector, loss, prototypes=self.prototypes, queue=self.queue, frozen_steps=self.frozen_steps
-        )
+    def heads(self, norm: str) -> dict[str, Any]:
+        return {"prototypes": self.prototypes, "queue": self.queue, "frozen_steps": self.frozen_steps}
 
     @property
     def crops(self) -> tuple[int, float]:

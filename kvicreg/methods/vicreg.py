@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from torch import nn
-
 from kvicreg.losses import VICRegLoss, VICRegOptions
 from kvicreg.methods.base import MethodOptions
 from kvicreg.methods.siamese import Siamese
@@ -23,10 +21,8 @@ class VICReg(Siamese):
 class VICRegMethodOptions(MethodOptions, name="vicreg"):
     """Settings of VICReg."""
 
+    method = VICReg
     loss: VICRegOptions = field(default_factory=VICRegOptions)
-
-    def build(self, encoder: nn.Module, projector: nn.Module, *, norm: str = "batch", seed: int = 0) -> VICReg:
-        return VICReg(encoder, projector, VICRegLoss(**self.loss.flat()))
 
     def resolved(self, classes: int | None = None) -> VICRegMethodOptions:
         return replace(self, loss=self.loss.resolved())

@@ -33,7 +33,7 @@ from kvicreg.runs.encoder import encoder_hash, load_encoder, read_description
 from kvicreg.runs.settings import Settings
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
-__all__ = ["Metrics", "RunFolder", "run_folders"]
+__all__ = ["Metrics", "RunFolder"]
 
 
 @dataclass(frozen=True)
@@ -286,11 +286,6 @@ class RunFolder:
     def _write_json(self, name: str, content: Mapping[str, Any]) -> Path:
         write_atomically(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
         return self.path / name
-
-
-def run_folders(path: Path) -> list[RunFolder]:
-    """The runs in a folder, by name."""
-    return [RunFolder(child) for child in sorted(path.iterdir()) if RunFolder(child).exists] if path.is_dir() else []
 
 
 def _number(text: str | None) -> float | None:
