@@ -95,7 +95,8 @@ def median_of_pairs(*distances: Tensor) -> Tensor:
 
     With an even number of pairs it is the mean of the middle two, as in numpy.
     """
-    values = torch.cat([_upper_triangle(matrix) for matrix in distances])
+    parts = [_upper_triangle(matrix) for matrix in distances]
+    values = torch.cat(parts) if len(parts) > 1 else parts[0]
     if not len(values):
         raise ValueError("the median heuristic needs at least two points in a view; give gamma a number")
     middle = (values.numel() + 1) // 2

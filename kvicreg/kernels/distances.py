@@ -18,6 +18,7 @@ from kvicreg.kernels.tensors import is_concrete
 __all__ = [
     "cross_distances",
     "inner_products",
+    "is_symmetric",
     "l1_distances",
     "matched_distances",
     "origin_of",
@@ -32,8 +33,8 @@ BLOCK = 256
 """Rows of a symmetric product that are computed at once; fewer where there are few, but not fewer than 128."""
 ROWS = 1024
 """Rows of points that are taken at once, so that a temporary of them stays in the cache."""
-ORIGIN_ROWS = 32
-"""Rows that the origin is the median of."""
+ORIGIN_ROWS = 27
+"""Rows that the origin is the middle of: a power of three."""
 ROUND_OFFS = 4
 """Units in the last place of |x|^2 + |y|^2 up to which a squared distance is round-off."""
 
@@ -65,15 +66,40 @@ def squared_length(x: Tensor) -> Tensor:
 
 
 def origin_of(x: Tensor) -> Tensor:
-    """A point among the points ``(..., n, p)`` to measure from, ``(..., 1, p)``: the median of some of the rows.
+    """A point among the points ``(..., n, p)`` to measure from, ``(..., 1, p)``: in the middle of some of the rows.
 
     |x|^2 + |y|^2 - 2 x.y cancels badly when points lie far from the origin and near each other, as they do when a
-    network collapses; the mean would be far from most of them when a few lie far out. Distances do not depend on the
-    origin, so no gradient goes through it.
+    network collapses; the mean would be far from most of them when a few lie far out. Medians of three, of three of
+    those, and so on, are as robust as the median and cost next to nothing. Distances do not depend on the origin, so no
+    gradient goes through it.
     """
-    rows = x.detach()[..., :: max(1, x.shape[-2] // ORIGIN_ROWS), :]
-    origin: Tensor = rows.median(dim=-2, keepdim=True).values
-    return origin
+    n = x.shape[-2]
+    rows = x.detach()[..., torch.arange(ORIGIN_ROWS, device=x.device) * n // ORIGIN_ROWS, :]
+    while rows.shape[-2] > 1:
+        a, b, c = rows.chunk(3, dim=-2)
+        rows = torch.maximum(torch.minimum(a, b), torch.minimum(torch.maximum(a, b), c))
+    return rows
+
+
+def is_symmetric(matrices: Tensor) -> bool:
+    """Whether concrete matrices ``(..., n, n)`` on the CPU are symmetric, seen in their products with one vector."""
+    n = matrices.shape[-1]
+    probe = torch.cos(torch.arange(n, dtype=matrices.dtype))
+    for matrix in matrices.detach().reshape(-1, n, n):
+        product = torch.mv(matrix, probe)
+        tolerance = 100 * torch.finfo(matrix.dtype).eps * product.abs().max()
+        if not bool((product - torch.mv(matrix.mT, probe)).abs().max() <= tolerance):
+            return False
+    return True
+
+
+def _with_transpose(grad: Tensor) -> tuple[Tensor, int]:
+    """A matrix and a number whose product is ``G + G^T``.
+
+    A gradient is symmetric nearly always, and adding a large matrix to its transpose takes longer than to see that.
+    """
+    looks = grad.device.type == "cpu" and grad.shape[-1] >= BLOCK and not torch.is_grad_enabled()
+    return (grad, 2) if looks and is_symmetric(grad) else (grad + grad.mT, 1)
 
 
 # -- inner products ------------------------------------------------------------------------------------------------
@@ -96,8 +122,9 @@ class _InnerProducts(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        product: Tensor = (grad + grad.mT) @ x
-        return product
+        both, factor = _with_transpose(grad)
+        product: Tensor = both @ x
+        return product if factor == 1 else product.mul_(factor)
 
 
 # -- Euclidean distances -------------------------------------------------------------------------------------------
@@ -106,13 +133,13 @@ class _InnerProducts(torch.autograd.Function):
 def cross_distances(x: Tensor, y: Tensor) -> Tensor:
     """``|x_i - y_j|^2``, ``(..., n, m)``, of points that should lie around the origin.
 
-    Where it is below round-off the points are the same: the value is zero, the gradient stays.
+    As much as may be round-off is taken off, so that points that are the same have distance zero; not of the gradient.
     """
     norms = x.square().sum(-1).unsqueeze(-1) + y.square().sum(-1).unsqueeze(-2)
     squared = norms - 2 * (x @ y.mT)
     value = squared.detach()
-    noise = value <= norms.detach() * (ROUND_OFFS * torch.finfo(value.dtype).eps)
-    return squared - value.masked_fill(~noise, 0.0)
+    noise = norms.detach() * (ROUND_OFFS * torch.finfo(value.dtype).eps)
+    return squared + ((value - noise).clamp_min(0) - value)
 
 
 def within_distances(x: Tensor) -> Tensor:
@@ -126,10 +153,8 @@ def within_distances(x: Tensor) -> Tensor:
 
 def _squared_distances(x: Tensor) -> Tensor:
     inner = symmetric_product(x)
-    norm = inner.diagonal(dim1=-2, dim2=-1)
-    norms = norm.unsqueeze(-1) + norm.unsqueeze(-2)
-    squared = torch.add(norms, inner, alpha=-2, out=inner)
-    return squared.masked_fill_(squared <= norms.mul_(ROUND_OFFS * torch.finfo(x.dtype).eps), 0.0)
+    norm = inner.diagonal(dim1=-2, dim2=-1) * (1 - ROUND_OFFS * torch.finfo(x.dtype).eps)
+    return inner.mul_(-2).add_(norm.unsqueeze(-1)).add_(norm.unsqueeze(-2)).clamp_min_(0)
 
 
 class _WithinDistances(torch.autograd.Function):
@@ -147,9 +172,11 @@ class _WithinDistances(torch.autograd.Function):
 
 
 def _pull_of_distances(x: Tensor, grad: Tensor) -> Tensor:
-    both = grad + grad.mT
-    pull: Tensor = (x * both.sum(-1, keepdim=True)).sub(both @ x).mul_(2)
-    return pull
+    both, factor = _with_transpose(grad)
+    pull: Tensor = x * (2 * factor * both.sum(-1, keepdim=True))
+    if x.dim() == 3:
+        return pull.baddbmm_(both, x, alpha=-2 * factor)
+    return pull.sub_(both @ x, alpha=2 * factor)
 
 
 def matched_distances(x: Tensor, y: Tensor) -> Tensor:
@@ -199,9 +226,9 @@ class _TwoViewDistances(torch.autograd.Function):
             x = views - ctx.origin
         pulls = torch.zeros_like(x) if grad is None else _pull_of_distances(x, grad)
         if matched_grad is not None:
-            pull = (x[0] - x[1]).mul_((2 * matched_grad).unsqueeze(-1))
-            pulls[0].add_(pull)
-            pulls[1].sub_(pull)
+            twice = (2 * matched_grad).unsqueeze(-1)
+            pulls[0].addcmul_(x[0], twice).addcmul_(x[1], twice, value=-1)
+            pulls[1].addcmul_(x[1], twice).addcmul_(x[0], twice, value=-1)
         return pulls
 
 

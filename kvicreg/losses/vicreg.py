@@ -159,10 +159,11 @@ def invariance_term(z: Tensor, shard: Shard) -> Tensor:
 def coordinate_variances(z: Tensor, shard: Shard) -> Tensor:
     """The unbiased variance of every coordinate of every view, ``(v, p)``."""
     if shard.world == 1:
-        return z.var(dim=1)
-    with torch.no_grad():  # to the first order a variance has no gradient through the mean
-        mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
-    centred = z - mean
+        centred = z - z.mean(dim=1, keepdim=True)
+    else:
+        with torch.no_grad():  # to the first order, and there is no other here, none goes through the mean
+            mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
+        centred = z - mean
     return shard.sum(centred.square().sum(dim=1)) / (shard.total - 1)
 
 

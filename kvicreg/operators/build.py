@@ -86,7 +86,7 @@ def _embed(views: Tensor, kernel: Kernel, approximation: Approximation | None, s
         pairs, shard = ViewPairs(whole), Shard.of(whole, gather=False)
         kernel = kernel.resolve(pairs.within)
         gram, size = _sized(kernel.evaluate(pairs.within), kernel, shard)
-        return _Embedded(kernel, CovarianceOperator.from_gram(gram, rank=rank, scale=size), pairs.across, shard)
+        return _Embedded(kernel, CovarianceOperator.from_symmetric(gram, rank, size), pairs.across, shard)
     if approximation is not None:
         kernel = resolved(kernel, views, shard)
         features, size = _sized(approximation.features(views, kernel, shard), kernel, shard)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.distances import inner_products, safe_sqrt, squared_length, symmetric_product
+from kvicreg.kernels.distances import inner_products, is_symmetric, safe_sqrt, squared_length, symmetric_product
 from kvicreg.kernels.tensors import at_least_float32, first_order_only, full_precision, is_concrete
 from kvicreg.operators.eigenvalues import eigenvalues
 from kvicreg.operators.shard import Shard
@@ -56,8 +56,15 @@ class CovarianceOperator:
         """From a symmetric Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
-        gram, b = at_least_float32(gram, "gram"), gram.shape[-1]
-        _check_symmetric(gram.detach())
+        gram = at_least_float32(gram, "gram")
+        if gram.device.type == "cpu" and is_concrete() and not is_symmetric(gram):  # only where it is free to look
+            raise ValueError("gram must be symmetric; this matrix and its transpose differ")
+        return cls.from_symmetric(gram, rank, scale)
+
+    @classmethod
+    def from_symmetric(cls, gram: Tensor, rank: float, scale: float | Tensor) -> CovarianceOperator:
+        """`from_gram` for a matrix that is symmetric by the way it was made."""
+        b = gram.shape[-1]
         diagonal = gram.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
         round_off = diagonal.abs() * (ROUND_OFFS * torch.finfo(gram.dtype).eps * scale)
         return cls(_centred(gram), scale / b, b, int(min(b - 1, rank)), round_off=round_off)
@@ -78,7 +85,7 @@ class CovarianceOperator:
         features = features - mean
         if features.shape[-1] >= shard.total:
             features = shard.gather(features)
-            return cls.from_gram(inner_products(features), rank=min(rank, features.shape[-1]), scale=scale)
+            return cls.from_symmetric(inner_products(features), min(rank, features.shape[-1]), scale)
         moment, diagonal_squares = _moments(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
         return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
@@ -139,18 +146,6 @@ class CovarianceOperator:
     def __repr__(self) -> str:
         side = "gram" if self._diagonal_squares is None else "features"
         return f"CovarianceOperator({side}, shape={tuple(self._matrix.shape)}, samples={self.samples})"
-
-
-def _check_symmetric(gram: Tensor) -> None:
-    """Refuse a matrix that is not symmetric, seen in its products with one vector; only where it is free to look."""
-    if gram.device.type != "cpu" or not is_concrete():
-        return
-    probe = torch.cos(torch.arange(gram.shape[-1], dtype=gram.dtype))
-    left, right = gram @ probe, gram.mT @ probe
-    scale = gram.shape[-1] ** 0.5 * float(torch.maximum(gram.amax(), -gram.amin()))
-    difference = float((left - right).abs().max())
-    if difference > 1e3 * torch.finfo(gram.dtype).eps * scale:
-        raise ValueError("gram must be symmetric; the matrix and its transpose differ")
 
 
 # The functions below have written gradients: each is one or two passes over a matrix where autograd would make many.

@@ -114,3 +114,21 @@ def test_points_that_are_the_same_have_distance_zero(shift):
     assert squared[4, 1] == squared[1, 4] == 0
     assert bool((squared.diagonal() == 0).all())
     assert int((squared == 0).sum()) == 8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_symmetry_is_seen(dtype):
+    matrix = points(2, 300, 300).to(dtype)
+    symmetric = matrix + matrix.mT
+    assert distances.is_symmetric(symmetric)
+    assert not distances.is_symmetric(matrix)
+    symmetric[1, 3, 200] += 1
+    assert not distances.is_symmetric(symmetric)
+
+
+def test_large_cotangents_that_are_not_symmetric_are_seen(monkeypatch):
+    monkeypatch.setattr(distances, "BLOCK", 4)
+    x, weights = points(2, 6, 3).requires_grad_(), points(2, 6, 6)
+    for w in (weights, weights + weights.mT):
+        for quantity in ("inner", "squared_distance"):
+            assert torch.autograd.gradcheck(lambda z, q=quantity, w=w: (getattr(AllPairs(z), q) * w).sum(), (x,))

@@ -138,3 +138,10 @@ def test_refuses_integers_and_other_objects():
 def test_refuses_a_gram_matrix_that_is_not_square():
     with pytest.raises(ValueError, match=r"gram must have shape \(\.\.\., b, b\), got \(3, 4\)"):
         CovarianceOperator.from_gram(torch.randn(3, 4))
+
+
+def test_refuses_a_gram_matrix_that_is_not_symmetric():
+    gram = normal(5, 3) @ normal(3, 5)
+    with pytest.raises(ValueError, match="gram must be symmetric"):
+        CovarianceOperator.from_gram(gram)
+    CovarianceOperator.from_gram(gram + gram.mT)
