@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 
@@ -21,7 +22,7 @@ MAY_IMPORT = {
     "methods": {"losses", "models"},
     "optimizers": {"options"},
     "measures": {"operators", "data"},
-    "runs": {"methods", "data", "optimizers"},
+    "runs": {"methods", "data", "models", "optimizers"},
     "training": {"runs", "measures"},
     "evaluation": {"runs", "measures"},
     "selection": {"training", "evaluation"},
@@ -88,6 +89,18 @@ def test_folders_import_one_way():
 def test_training_and_evaluation_know_nothing_of_each_other():
     assert "evaluation" not in allowed("training")
     assert "training" not in allowed("evaluation")
+
+
+def test_the_map_in_the_documents_is_this_table():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*) \|[^|]*\| ([^|]*) \|$", page.partition("## A batch")[0], flags=re.MULTILINE)
+    drawn = {
+        folder: set(re.findall(r"`(\w+)`", may_import))
+        for folders, may_import in rows
+        for folder in re.findall(r"`(\w+)(?:/|\.py)`", folders)
+        if "everything" not in may_import
+    }
+    assert drawn == {folder: may for folder, may in MAY_IMPORT.items() if folder not in ("cli", "__main__", "__init__")}
 
 
 def test_nothing_in_the_package_imports_the_experiments():

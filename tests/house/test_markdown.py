@@ -42,7 +42,7 @@ def blocks():
                 yield pytest.param(block[2], id=f"{name_of(page)}:{text.count(chr(10), 0, block.start()) + 1}")
 
 
-@pytest.mark.parametrize("code", blocks())
+@pytest.mark.parametrize("code", [*blocks()])
 def test_code_names_things_that_exist(code):
     nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Import | ast.ImportFrom)]
     for node in nodes:
