@@ -289,7 +289,8 @@ def _batch_terms(
     approximation: Approximation | None,
     gather: bool,
 ) -> LossTerms:
-    return three_terms(*view_operators(views, kernel, approximation, gather, unit=options.scaled), options)
+    operator, distance = view_operators(views, kernel, approximation, gather, unit=options.scaled)
+    return three_terms(operator, distance, options)  # in two lines: torch 2.5 can't compile the starred call
 
 
 def _group_terms(
