@@ -1,0 +1,80 @@
+"""Figures in prose are those of the committed results: a comment after a paragraph says where each comes from.
+
+    RBF gains 1.7 points. <!-- 1.7 = margin("defaults-vs-vicreg", "rbf", data="cifar10") -->
+
+Each number of a comment stands in the paragraph before it, and is what the expression gives, rounded to as many places.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+
+import pytest
+from source_tree import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMENT = re.compile(r"<!-- ((?:-?[\d.]+ = [^;]*?(?:; )?)+) -->")
+
+
+@cache
+def table(file):
+    return json.loads((RESULTS / f"{file}.json").read_text())
+
+
+def rows(file, **where):
+    """The rows of a result file that have these values, in the row itself or in its settings; test rows, if any."""
+    where = {"on": table(file)["on"], **where}
+    return [
+        row
+        for row in table(file)["rows"]
+        if all(row.get(name, row["config"].get(name)) == value for name, value in where.items())
+    ]
+
+
+def values(file, key, **where):
+    matching = rows(file, **where)
+    assert matching, f"{file} has no row with {where}"
+    return {row["seed"]: row[key] * (100 if key in ("probe", "probe_few", "knn") else 1) for row in matching}
+
+
+def mean(file, key="probe", **where):
+    """The mean over seeds, in percent."""
+    numbers = values(file, key, **where).values()
+    return sum(numbers) / len(numbers)
+
+
+def margin(file, name, key="probe", rival="vicreg, tuned", **where):
+    """How far a row is above its rival, seed by seed, on average, in points."""
+    where = {"grid": "", **where}
+    ours, theirs = values(file, key, name=name, **where), values(file, key, name=rival, **where)
+    return sum(ours[seed] - theirs[seed] for seed in ours) / len(ours)
+
+
+LANGUAGE = {"rows": rows, "mean": mean, "margin": margin, "KERNELS": KERNELS, "min": min, "max": max, "len": len}
+CLAIMS = [
+    pytest.param(page, match.start(), *item.split(" = ", 1), id=f"{page.name}: {item}")
+    for page in PAGES
+    for match in COMMENT.finditer(page.read_text(encoding="utf-8"))
+    for item in match[1].split("; ")
+]
+
+
+@pytest.mark.parametrize(("page", "place", "number", "expression"), CLAIMS)
+def test_a_number_in_prose_is_the_results(page, place, number, expression):
+    paragraph = page.read_text(encoding="utf-8")[:place].rsplit("\n\n", 1)[-1]
+    assert re.search(rf"(?<![\d.]){re.escape(number.lstrip('-'))}(?![\d]|\.\d)", paragraph), f"{number} is not in it"
+    value = eval(expression, {"__builtins__": {}, **LANGUAGE})
+    places = len(number.partition(".")[2])
+    assert f"{value:.{places}f}" == number
+
+
+def test_every_figure_of_the_readme_has_a_source():
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("## How well it works")[1].split("\n## ")[0]
+    for paragraph in section.split("\n\n"):
+        sources = {n.lstrip("-") for match in COMMENT.finditer(paragraph) for n in re.findall(r"(-?[\d.]+) = ", match[1])}
+        told = set(re.findall(r"(?<![\d.,])\d+\.\d+(?![\d.])", COMMENT.sub("", paragraph)))
+        assert told <= sources, f"no source for {sorted(told - sources)}"
