@@ -19,10 +19,15 @@ from torch import nn
 
 from experiments.common import RED, Cell, Experiment, Job, Result, Row, Section, figure_in, splits, tables
 from kvicreg.data import first_images
+<<<<<<< HEAD
 from kvicreg.evaluation.diagnostics import effective_rank, spectrum
+=======
+>>>>>>> 8f7a2ae (Experiments on the settings tree; each result says which code it is of, and a check tells which are stale)
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
-from kvicreg.models import load_encoder
+from kvicreg.measures.features import extract
+from kvicreg.measures.spectrum import effective_rank, spectrum
+from kvicreg.runs import load_encoder
 
 MODELS: dict[str, dict[str, Any]] = {
     "VICReg": {"method": "vicreg"},

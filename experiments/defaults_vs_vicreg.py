@@ -138,8 +138,8 @@ def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
     if grid == "projector width":
         return {"projector_hidden": value, "projector_outputs": value}
     usual = job.settings()
-    steps = usual.epochs * ((usual.images or 45_000) // usual.batch_size)
-    return {"images": value, "epochs": round(steps / (value // usual.batch_size))}
+    epochs, size = usual.schedule.epochs, usual.schedule.batch_size
+    return {"images": value, "epochs": round(epochs * ((usual.data.images or 45_000) // size) / (value // size))}
 
 
 def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:

@@ -29,18 +29,23 @@ from experiments.common import (
     Job,
     Result,
     Row,
-    changed,
     panels,
     tables,
     write,
 )  # fmt: skip
+from experiments.common.versions import remark
 from kvicreg.data import first_images
+from kvicreg.runs import RunFolder
 from kvicreg.selection.candidates import DEFAULT
-from kvicreg.selection.criteria import CRITERIA, combination
+from kvicreg.selection.criteria import CRITERIA, combination, study_criteria
 from kvicreg.selection.facts import facts
 from kvicreg.selection.halving import order, sizes
+<<<<<<< HEAD
 from kvicreg.selection.trial import advance, finish, neighbours_of
 from kvicreg.training.build import build_data
+=======
+from kvicreg.selection.trial import advance, finish, neighbours_after
+>>>>>>> 8f7a2ae (Experiments on the settings tree; each result says which code it is of, and a check tells which are stale)
 
 EPOCHS = (1, 2, 4, 8)
 """After which a candidate is measured; it is trained for the last of them."""
@@ -111,16 +116,15 @@ class Selection(Experiment, name="selection"):
         return known
 
     def train(self, job: Job, cell: Cell, folder: Path) -> None:
-        settings = changed(cell.settings, out=str(folder))
-        data = build_data(settings)
+        settings = cell.settings.replace(out=str(folder))
+        data = settings.data.load()
         for epochs in EPOCHS:
-            advance(settings, epochs * (len(data) // settings.batch_size), data=data)
+            advance(settings, epochs * (len(data) // settings.schedule.batch_size), data=data)
         finish(settings, data=data)
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
-        paths = sorted((job.runs / cell.name).glob("criteria-*.json"), key=lambda path: int(path.stem[9:]))
-        criteria = {path.stem[9:]: json.loads(path.read_text()) for path in paths}
-        return super().measure(job, cell, encoder) | {"criteria": criteria}
+        run, steps = RunFolder(job.runs / cell.name), _steps(cell)
+        return super().measure(job, cell, encoder) | {"criteria": {str(step): run.criteria(step) for step in steps}}
 
     def write(self, result: Result) -> None:
         """Write selection/DATA.json for each data set that is complete, and the figure when all are."""
@@ -128,11 +132,11 @@ class Selection(Experiment, name="selection"):
         if len(result.rows) < len(result.cells):
             job.say("\n".join(result.left_out() + result.unfinished()))
             return
-        for name in dict.fromkeys(cell.settings.data for cell in result.cells):
-            both = [pair for pair in zip(result.cells, result.rows, strict=True) if pair[0].settings.data == name]
-            path = job.out / "selection" / f"{Path(name).name}.json"
-            if any("loss" not in next(iter(row.get("criteria", {"": {"loss": 0}}).values())) for _, row in both):
-                write(path, _content(job, both))
+        pairs = list(zip(result.cells, result.rows, strict=True))
+        for name in dict.fromkeys(cell.settings.data.short_name for cell in result.cells):
+            both = [(cell, row) for cell, row in pairs if cell.settings.data.short_name == name]
+            if any("on" in row and "scored_on" in row for _, row in both):  # measured, and not from the file
+                write(job.out / "selection" / f"{name}.json", _content(job, both))
         if self.evidence is not None:
             write(self.evidence, evidence(read(job.out / "selection")))
         job.say(self.for_page(job.out))
@@ -143,7 +147,9 @@ class Selection(Experiment, name="selection"):
 
     @classmethod
     def for_page(cls, results: Path) -> str:
-        return markdown(read(results / "selection"))
+        remarks = {path.stem: remark(path) for path in sorted((results / "selection").glob("*.json"))}
+        lines = [f"{name}:{text}" for name, text in remarks.items() if text]
+        return "\n\n".join([markdown(read(results / "selection")), *lines])
 
 
 def _shared(cell: Cell) -> dict[str, Any]:
@@ -153,32 +159,40 @@ def _shared(cell: Cell) -> dict[str, Any]:
 def _trials(cells: Sequence[Cell]) -> dict[tuple[str, int], list[Cell]]:
     trials: dict[tuple[str, int], list[Cell]] = {}
     for cell in cells:
-        trials.setdefault((Path(cell.settings.data).name, cell.settings.seed), []).append(cell)
+        trials.setdefault((cell.settings.data.short_name, cell.settings.engine.seed), []).append(cell)
     return trials
+
+
+def _steps(cell: Cell) -> list[int]:
+    count = len(cell.settings.data.load()) // cell.settings.schedule.batch_size
+    return [epochs * count for epochs in EPOCHS]
 
 
 def _content(job: Job, both: Sequence[tuple[Cell, Row]]) -> dict[str, Any]:
     """The result file of a data set: rows with all criteria by step, those across candidates of a trial included."""
-    settings = both[0][0].settings
-    data = build_data(settings)
-    steps = [epochs * (len(data) // settings.batch_size) for epochs in EPOCHS]
+    settings, steps = both[0][0].settings, _steps(both[0][0])
+    data = settings.data.load()
     rows = []
     for cell, row in both:
-        about = {**cell.labels, "seed": cell.settings.seed}
+        about = {**cell.labels, "seed": cell.settings.engine.seed}
         numbers = {key: round(row[key], 5) for key in ("probe", "probe_low", "probe_high", "knn") if key in row}
-        rows.append(about | ({"error": row["failed"]} if "failed" in row else numbers))
+        outcome = {"error": row["failed"]} if "failed" in row else numbers
+        rows.append({**about, **outcome, "fingerprint": row["fingerprint"]})
     for seed in {row["seed"] for row in rows}:
-        trial = {cell.labels["candidate"]: (cell, row) for cell, row in both if cell.settings.seed == seed}
+        trial = {cell.labels["candidate"]: (cell, row) for cell, row in both if cell.settings.engine.seed == seed}
         trained = {name: pair for name, pair in trial.items() if "failed" not in pair[1]}
         for step in map(str, steps):
             measured = {name: row["criteria"][step] for name, (_, row) in trained.items()}
-            near = {name: neighbours_of(job.runs / cell.name, int(step)) for name, (cell, _) in trained.items()}
+            near = {
+                name: neighbours_after(RunFolder(job.runs / cell.name), int(step))
+                for name, (cell, _) in trained.items()
+            }
             values = study_criteria(measured, near)
             for row in rows:
                 if row["seed"] == seed and "error" not in row:
                     rounded = {name: float(f"{value:.6g}") for name, value in values[row["candidate"]].items()}
                     row.setdefault("criteria", {})[step] = rounded
-    about = {"data": Path(settings.data).name, "settings": _shared(both[0][0]), "steps": steps}
+    about = {"data": settings.data.short_name, "settings": _shared(both[0][0]), "steps": steps}
     return {**about, "facts": facts(first_images(data, min(2000, len(data))), settings), "rows": rows}
 
 

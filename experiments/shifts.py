@@ -31,6 +31,7 @@ from experiments.common import (
 from kvicreg.data import first_images
 from kvicreg.evaluation.probes import fit_linear_probe
 from kvicreg.evaluation.robustness import robustness
+from kvicreg.measures.features import extract
 
 SEVERITY, IMAGES = {"rotation": 3, "contrast": 1}, 2_000
 DEGREES = {"smoke": (2, 3), "small": (2, 3, 4), "full": (2, 3, 4, 5)}
@@ -136,7 +137,7 @@ def shifted(encoder: nn.Module, cell: Cell) -> dict[str, float]:
     score = first_images(score, min(IMAGES, len(score)))
     assert fit.labels is not None
     assert score.labels is not None
-    probe = fit_linear_probe(extract(encoder, fit), fit.labels, seed=cell.settings.seed)
+    probe = fit_linear_probe(extract(encoder, fit), fit.labels, seed=cell.settings.engine.seed)
     curves = robustness(lambda alter: extract(encoder, score, alter=alter), probe, score.labels, shifts=(*SEVERITY,))
     intervals = {"clean": curves[0].accuracy[0]}
     intervals |= {curve.shift: curve.accuracy[SEVERITY[curve.shift]] for curve in curves}

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from experiments.common import BLUE, GREEN, GREY, ORANGE, PURPLE, Experiment, Job, Result, panels, write
 from experiments.common.drawing import figure_in
+from experiments.common.versions import as_text
 from kvicreg import kernels
 from kvicreg.losses import KernelVICRegLoss, VICRegLoss
 from kvicreg.operators import covariance_operator
@@ -67,6 +68,7 @@ class Theory(Experiment, name="theory"):
         draw_collapse(collapse, job.out / "theory-non-collapse")
         measured = {"nonlinear_variance": capture, "spectral_stability": stability, "non_collapse": collapse}
         about = {"seed": seed} | {name: part["numbers"] for name, part in measured.items()}
+        about["fingerprint"] = theory_fingerprint()
         write(job.out / "theory.json", about)
         return Result(job, [], [], about)
 
@@ -290,9 +292,7 @@ def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: i
     The noise is a thousandth of unit variance. Both views are the same, so the invariance term is zero. The whole of
     VICReg, with its covariance term, is there for comparison.
     """
-    generator = torch.Generator().manual_seed(seed)
-    line = torch.randn(samples, 1, generator=generator) * torch.randn(1, width, generator=generator)
-    start = 0.1 * line + 1e-3 * torch.randn(samples, width, generator=generator)
+    start = _collapsed(seed, samples, width)
     ranks: dict[str, list[float]] = {}
     finals: dict[str, np.ndarray] = {}
     spectra: dict[int, np.ndarray] = {}
@@ -316,6 +316,25 @@ def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: i
         "effective_rank_at_the_end": {name: round(history[-1], 2) for name, history in ranks.items()},
     }
     return {"ranks": ranks, "finals": finals, "first": _shares(start), "spectra": spectra, "numbers": numbers}
+
+
+def _collapsed(seed: int, samples: int, width: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    line = torch.randn(samples, 1, generator=generator) * torch.randn(1, width, generator=generator)
+    return 0.1 * line + 1e-3 * torch.randn(samples, width, generator=generator)
+
+
+def theory_fingerprint() -> str:
+    """The gradients' norms where the descents begin, and an error of the operator: what changes when the code does."""
+    norms = []
+    for make, *_ in OBJECTIVES.values():
+        z = _collapsed(0, 64, 16).double().requires_grad_()
+        make()(z, z).backward()
+        assert z.grad is not None
+        norms.append(z.grad.norm().item())
+    kernel = kernels.RBF(1.0)
+    errors = _errors(kernel, cosine_series(kernel), 32, torch.Generator().manual_seed(0))
+    return as_text(*norms, *errors[:2])
 
 
 def _shares(z: Tensor) -> np.ndarray:

@@ -19,9 +19,10 @@ import tyro
 
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, PROBE_IMAGES, Cell, Row, Split, identity_of, is_row_of
-from experiments.common.settings import Settings, changed, make, recipe
 from experiments.common.stand_ins import write_stand_ins
 from kvicreg.data import load
+from kvicreg.runs import Settings
+from kvicreg.runs.config import recipe
 from kvicreg.storage import write_atomically
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ SCORES = tuple(f"{name}{end}" for name in ("probe", "probe_few", "knn") for end 
 MEASURED = (
     "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on", *SCORES, "effective_rank",
     "effective_rank_share", "seconds", "threads", "precision", "failed", "config",
+    "fingerprint",
 )  # fmt: skip
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
 
@@ -126,7 +128,7 @@ class Job:
 
     def settings(self, **settings: Any) -> Settings:
         """The budget's settings with these on top."""
-        return make(**{**self._recording(), **SETTINGS[self.budget], **settings})
+        return Settings.of(**{**self._recording(), **SETTINGS[self.budget], **settings})
 
     def _recording(self) -> dict[str, Any]:
         return {"data_root": self.root, "probe_images": 0, "log_every": 100}
@@ -142,7 +144,7 @@ class Job:
     ) -> Cell:
         """A cell of the budget's settings, or of the recipe `base` in their place, with these on top."""
         if base is not None:
-            whole = changed(recipe(base), **self._recording(), **settings)
+            whole = Settings.of(**{**recipe(base), **self._recording(), **settings})
         else:
             whole = self.settings(**settings)
         labelled = 10**9 if self.budget == "full" else PROBE_IMAGES
@@ -155,7 +157,7 @@ class Job:
         """
         controls: dict[str, Cell] = {}
         for cell in cells:
-            plain = changed(cell.settings, images=None)
+            plain = cell.settings.replace(images=None)
             for name in CONTROLS if experiment.with_controls else ():
                 control = replace(cell, settings=plain, labels={}, variant="", control=name)
                 controls.setdefault(control.identity, control)
@@ -184,7 +186,7 @@ class Job:
     def _run(self, cells: Sequence[Cell], experiment: Experiment, known: dict[str, list[Row]]) -> None:
         """Run and measure the cells that are not finished and whose data are here."""
         todo = [cell for cell in cells if self.finished(cell, experiment, known) is None]
-        todo = [cell for cell in todo if self.has(cell.settings.data) and self.has(cell.target)]
+        todo = [cell for cell in todo if self.has(cell.settings.data.source) and self.has(cell.target)]
         started = time.perf_counter()
         for number, cell in enumerate(todo, 1):
             if self.finished(cell, experiment, known) is not None:  # by another process since

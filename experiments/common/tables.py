@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from experiments.common.versions import remark
 from kvicreg.storage import write_atomically
 
 __all__ = [
@@ -37,12 +38,13 @@ def write(out: Path, stem: str, rows: Sequence[Row], text: str, **about: Any) ->
     """
     out.mkdir(parents=True, exist_ok=True)
     shared, apart = shared_settings(rows)
-    flat = [{key: value for key, value in row.items() if key != "config"} for row in rows]
+    flat = [{key: value for key, value in row.items() if key not in ("config", "fingerprint")} for row in rows]
     numbers = io.StringIO()
     writer = csv.DictWriter(numbers, list(dict.fromkeys(key for row in flat for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
-    whole = [{**row, "config": config} for row, config in zip(flat, apart, strict=True)]
+    versions = [{"fingerprint": row["fingerprint"]} if "fingerprint" in row else {} for row in rows]
+    whole = [{**row, "config": own, **code} for row, own, code in zip(flat, apart, versions, strict=True)]
     content = json.dumps({**about, "shared": shared, "rows": whole}, indent=1, allow_nan=False)
     for kind, written in {"md": text, "csv": numbers.getvalue(), "json": content + "\n"}.items():
         write_atomically(out / f"{stem}.{kind}", written.encode())
@@ -132,4 +134,4 @@ def on_page(path: Path, *, named: bool = False) -> str:
     shown = [f"![{picture.stem}](results/{picture.name})\n" for picture in pictures]
     files = ", ".join(f"[{kind}](results/{path.stem}.{kind})" for kind in ("json", "csv"))
     heading = [f"### {path.stem}\n"] if named else []
-    return "\n".join([*heading, *shown, text, f"Budget: {about['budget']}. Files: {files}.\n"])
+    return "\n".join([*heading, *shown, text, f"Budget: {about['budget']}. Files: {files}.{remark(path)}\n"])

@@ -78,11 +78,11 @@ def test_the_papers_numbers_are_where_they_belong():
 def test_the_full_budget_is_the_shipped_recipes(table):
     cells = table.cells(Job("full", seeds=(0,)))
     for data, target in table.sources.items():
-        here = [cell for cell in cells if cell.settings.data == data]
-        of = {(cell.labels["name"], cell.labels["form"]): cell.settings for cell in here}
+        here = [cell for cell in cells if cell.settings.data.source == data]
+        of = {(cell.labels["name"], cell.labels["form"]): cell.config for cell in here}
         printed, scaled = of["rq", "as printed"], of["rq", "scaled"]
-        assert (printed.encoder, printed.parametrization, printed.batch_size) == ("resnet18", "paper", 512)
-        assert (scaled.parametrization, scaled.invariance_weight) == ("scaled", None)
+        assert [printed[n] for n in ("encoder", "parametrization", "batch_size")] == ["resnet18", "paper", 512]
+        assert (scaled["parametrization"], scaled["invariance_weight"]) == ("scaled", 1.0)
         assert {cell.target for cell in here} == {target}
         assert ("simclr", "") in of or not table.with_peers
 
