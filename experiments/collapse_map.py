@@ -12,17 +12,12 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from kvicreg.evaluation.features import extract
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from torch import nn
 
 from experiments.common import RED, Cell, Experiment, Job, Result, Row, Section, figure_in, splits, tables
 from kvicreg.data import first_images
-<<<<<<< HEAD
-from kvicreg.evaluation.diagnostics import effective_rank, spectrum
-=======
->>>>>>> 8f7a2ae (Experiments on the settings tree; each result says which code it is of, and a check tells which are stale)
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
 from kvicreg.measures.features import extract

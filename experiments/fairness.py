@@ -18,7 +18,6 @@ from statistics import mean, stdev
 from typing import Any, Literal
 
 import torch
-from kvicreg.evaluation.features import extract
 from torch import Tensor, nn
 
 from experiments.common import BLUE, GREY, ORANGE, Cell, Experiment, Job, Result, Row, panels, tables, write

@@ -6,7 +6,6 @@ import json
 from typing import Any, ClassVar
 
 import numpy as np
-from kvicreg.evaluation.features import extract
 from matplotlib import colormaps
 
 from experiments.common import Cell, Experiment, Job, Result, Row, Section, panels, splits, write

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from kvicreg.selection.scores import study_criteria
 from scipy.stats import kendalltau, spearmanr
 from torch import nn
 
@@ -40,12 +39,7 @@ from kvicreg.selection.candidates import DEFAULT
 from kvicreg.selection.criteria import CRITERIA, combination, study_criteria
 from kvicreg.selection.facts import facts
 from kvicreg.selection.halving import order, sizes
-<<<<<<< HEAD
-from kvicreg.selection.trial import advance, finish, neighbours_of
-from kvicreg.training.build import build_data
-=======
 from kvicreg.selection.trial import advance, finish, neighbours_after
->>>>>>> 8f7a2ae (Experiments on the settings tree; each result says which code it is of, and a check tells which are stale)
 
 EPOCHS = (1, 2, 4, 8)
 """After which a candidate is measured; it is trained for the last of them."""

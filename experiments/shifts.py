@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any, ClassVar
 
-from kvicreg.evaluation.features import extract
 from torch import nn
 
 from experiments.common import (

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from kvicreg.evaluation.features import extract
 from torch import nn
 
 from experiments.common.settings import flat, identity

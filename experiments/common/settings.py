@@ -5,19 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
-from kvicreg.training.config import TrainConfig as Settings
-from kvicreg.training.config import load_config as recipe
-
-from kvicreg.training.build import with_loss_defaults
-
-__all__ = ["Settings", "changed", "flat", "identity", "make", "own", "recipe", "run_name"]
-=======
 from kvicreg.options import Values
 from kvicreg.runs import Settings
 
 __all__ = ["flat", "identity"]
->>>>>>> 8f7a2ae (Experiments on the settings tree; each result says which code it is of, and a check tells which are stale)
 
 ELSEWHERE = ("out", "data_root")
 """Settings that say where things lie, and have no part in what a run is."""
