@@ -16,7 +16,8 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from torch import nn
 
-from experiments.common import RED, Cell, Experiment, Job, Result, Row, Section, figure_in, splits, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, Section, splits, tables
+from experiments.common.drawing import RED, figure_in
 from kvicreg.data import first_images
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS

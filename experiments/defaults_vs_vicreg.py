@@ -12,21 +12,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments.common import (
-    COLOURS,
-    CONTROLS,
-    GREY,
-    MARKS,
-    Cell,
-    Experiment,
-    Job,
-    Result,
-    Row,
-    Section,
-    legend,
-    panels,
-    tables,
-)  # fmt: skip
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, Section, tables
+from experiments.common.drawing import COLOURS, GREY, MARKS, legend, panels
 from experiments.study import tuned
 
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear")
@@ -85,11 +72,13 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
             for name, settings in {**contenders, "supervised": {"method": "supervised"}}.items()
         ]
         return main + [
-            job.cell({"name": n, "grid": grid, "value": v}, data=self.grid_data, seed=s, **varied(job, grid, v), **own)
+            job.cell(
+                {"name": n, "grid": grid, "value": v}, data=self.grid_data, seed=s, **varied(job, grid, v), **changes
+            )
             for grid, values in (GRIDS[job.budget] if self.grid_data else {}).items()
             for v in values
             for s in self.grid_seeds
-            for n, own in contenders.items()
+            for n, changes in contenders.items()
         ]
 
     def _study(self, job: Job) -> Path:

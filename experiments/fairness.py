@@ -20,7 +20,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from experiments.common import BLUE, GREY, ORANGE, Cell, Experiment, Job, Result, Row, panels, tables, write
+from experiments.common import Cell, Experiment, Job, Result, Row, tables, write
+from experiments.common.drawing import BLUE, GREY, ORANGE, panels
 from experiments.common.versions import remark
 from kvicreg.data import ArrayData, ImageData, hold_out, load, permutation
 from kvicreg.evaluation.fairness import by_group
@@ -73,13 +74,13 @@ class Fairness(Experiment, name="fairness"):
         shared: dict[str, Any] = {"data": self.data, "epochs": self.epochs, "kernel": self.kernel, "holdout": 0}
         shared |= {"images": None, "batch_size": 64 if job.budget == "smoke" else 512}
         cells = []
-        for seed, kind, (name, own) in product(job.seeds, ("classes", "style"), VARIANTS.items()):
-            groups = {"groups": str(job.runs / f"groups-{kind}-{self.images}.txt")} if own else {}
+        for seed, kind, (name, changes) in product(job.seeds, ("classes", "style"), VARIANTS.items()):
+            groups = {"groups": str(job.runs / f"groups-{kind}-{self.images}.txt")} if changes else {}
             labels, variant = {"kind": kind, "variant": name}, f"{kind} {name} {self.images}"
-            cells.append(job.cell(labels, variant=variant, seed=seed, **shared, **own, **groups))
+            cells.append(job.cell(labels, variant=variant, seed=seed, **shared, **changes, **groups))
         return cells
 
-    def known(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
+    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
         path = job.out / "fairness" / "fairness.json"
         results = json.loads(path.read_text()) if path.is_file() else {}
         if results.get("settings") != self._shared(cells):
@@ -222,9 +223,9 @@ def markdown(results: dict[str, Any]) -> str:
         for variant in of:
             line = [variant]
             for column in (("minority", "accuracy"), ("minority", "effective_rank"), ("majority", "accuracy")):
-                own, base = values(variant, *column), values(BASE, *column)
-                change = interval([own[seed] - base[seed] for seed in own if seed in base], "+")
-                line += [interval([*own.values()]), "" if variant == BASE else change]
+                here, base = values(variant, *column), values(BASE, *column)
+                change = interval([here[seed] - base[seed] for seed in here if seed in base], "+")
+                line += [interval([*here.values()]), "" if variant == BASE else change]
             lines.append([*line, interval([*values(variant, "majority", "effective_rank").values()])])
         titles = ["", "minority accuracy", "change", "minority rank", "change", "majority accuracy", "change"]
         seeds = len({row["seed"] for row in rows})

@@ -64,9 +64,9 @@ class Mnist(Experiment, name="mnist"):
         if unknown:
             raise ValueError(f"names: there is no {sorted(unknown)[0]!r}; there are {', '.join(map(repr, models))}")
         return [
-            job.cell({"name": name}, data="mnist", seed=seed, **shared, **own)
+            job.cell({"name": name}, data="mnist", seed=seed, **shared, **changes)
             for seed in job.seeds
-            for name, own in models.items()
+            for name, changes in models.items()
             if not self.names or name in self.names
         ]
 

@@ -49,8 +49,8 @@ class _Table(Experiment):
         cells = []
 
         def add(model: str, form: str, base: str, **settings: Any) -> None:
-            labels, own = {"name": model, "form": form}, {"data": data, "seed": seed, **small, **settings}
-            cells.append(job.cell(labels, target=target, base=base if full else None, **own))
+            labels, changes = {"name": model, "form": form}, {"data": data, "seed": seed, **small, **settings}
+            cells.append(job.cell(labels, target=target, base=base if full else None, **changes))
 
         for kernel in KERNELS:
             printed = recipe(f"paper-{data}-{kernel}")
@@ -78,9 +78,9 @@ class _Table(Experiment):
             line = [name, form]
             for data in measured_on:
                 same = [row for row in of[name, form] if row["measured_on"] == data]
-                known = [row["difference"] for row in same if row["difference"] is not None]
+                differences = [row["difference"] for row in same if row["difference"] is not None]
                 line += [tables.percent(same) if same else "", str(PAPER[data].get(name, ""))]
-                line += [f"{mean(known):+.1f}" if known else ""]
+                line += [f"{mean(differences):+.1f}" if differences else ""]
             lines.append(line)
         heading = ["model", "form", *(title for data in measured_on for title in (data, "the paper's", "difference"))]
         notes = [tables.note(result.rows)] if result.rows else []

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from matplotlib import colormaps
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, panels, splits, write
+from experiments.common import Cell, Experiment, Job, Result, Row, Section, splits, write
+from experiments.common.drawing import panels
 from kvicreg.data import first_images
 from kvicreg.evaluation.maps import umap_points
 from kvicreg.measures.features import extract
@@ -25,7 +26,10 @@ class _Picture(Experiment):
     usual_seeds = (0,)
 
     def cells(self, job: Job) -> list[Cell]:
-        return [job.cell({"name": name}, data="mnist", seed=job.seeds[0], **own) for name, own in self.models.items()]
+        return [
+            job.cell({"name": name}, data="mnist", seed=job.seeds[0], **changes)
+            for name, changes in self.models.items()
+        ]
 
 
 class Umap(_Picture, name="figure-umap"):

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from experiments.common import COLOURS, GREY, MARKS, Cell, Experiment, Job, Result, Row, figure_in, legend, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
+from experiments.common.drawing import COLOURS, GREY, MARKS, figure_in, legend
 
 
 class Variation(NamedTuple):

@@ -23,19 +23,6 @@ from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.training.build import build_method, build_views, resolve
 
-__all__ = [
-    "CONTROLS",
-    "Cell",
-    "Row",
-    "Split",
-    "accuracies",
-    "control_encoder",
-    "is_row_of",
-    "kernel_of",
-    "recorded",
-    "splits",
-]
-
 Row = dict[str, Any]
 Split = Literal["validation", "test"]
 PROBE_IMAGES, FEW_LABELS = 10_000, 1_000
@@ -124,8 +111,8 @@ def is_row_of(cell: Cell, row: Row) -> bool:
     """Whether a row was measured with a cell's very settings."""
     if identity_of(row) != cell.identity:
         return False
-    asked, used = cell.config.get("precision"), row["config"].get("precision")
-    return cell.control is not None or asked == used or (asked == "auto" and used in ("32-true", "bf16-mixed"))
+    wanted, used = cell.config.get("precision"), row["config"].get("precision")
+    return cell.control is not None or wanted == used or (wanted == "auto" and used in ("32-true", "bf16-mixed"))
 
 
 def kernel_of(settings: Settings) -> str | None:

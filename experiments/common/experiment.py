@@ -14,14 +14,12 @@ from torch import nn
 
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, control_encoder, kernel_of, recorded
-from experiments.common.job import Job, known_rows
+from experiments.common.job import Job, rows_of_tables
 from experiments.common.versions import fingerprint
 from kvicreg.runs import RunFolder, load_encoder
 from kvicreg.runs.encoder import has_encoder
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.run import train
-
-__all__ = ["EXPERIMENTS", "Experiment", "Result", "Section", "load_all"]
 
 EXPERIMENTS: dict[str, type[Experiment]] = {}
 
@@ -146,9 +144,9 @@ class Experiment:
         """Write the table and the numbers."""
         result.job.write(self.stem, result.rows, self.table(result), **result.about)
 
-    def known(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
+    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
         """Rows that need not be measured again, by the identity of their cells."""
-        return known_rows(job.out, self.stem)
+        return rows_of_tables(job.out, self.stem)
 
     def is_finished(self, cell: Cell, row: Row) -> bool:
         """Whether a row of a cell has all that is to be measured."""

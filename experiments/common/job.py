@@ -28,8 +28,6 @@ from kvicreg.storage import write_atomically
 if TYPE_CHECKING:
     from experiments.common.experiment import Experiment
 
-__all__ = ["Job", "known_rows", "write"]
-
 Budget = Literal["smoke", "small", "full"]
 SETTINGS: dict[Budget, dict[str, Any]] = {
     "smoke": {
@@ -59,20 +57,20 @@ MEASURED = (
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
 
 
-def known_rows(folder: Path, first: str = "") -> dict[str, list[Row]]:
+def rows_of_tables(folder: Path, first: str = "") -> dict[str, list[Row]]:
     """The rows of all tables in a folder of results, with their whole config, by what they measure.
 
     Those of the table `first` come before the others.
     """
-    known: dict[str, list[Row]] = {}
+    earlier: dict[str, list[Row]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stem != first, path.name)):
         table = json.loads(path.read_text())
         if isinstance(table, dict) and "shared" in table:
             for row in table["rows"]:
                 if "failed" not in row:
                     whole = {**row, "config": {**table["shared"], **row["config"]}}
-                    known.setdefault(identity_of(whole), []).append(whole)
-    return known
+                    earlier.setdefault(identity_of(whole), []).append(whole)
+    return earlier
 
 
 def _say(line: str) -> None:
@@ -161,19 +159,19 @@ class Job:
             for name in CONTROLS if experiment.with_controls else ():
                 control = replace(cell, settings=plain, labels={}, variant="", control=name)
                 controls.setdefault(control.identity, control)
-        known = experiment.known(self, cells)
-        self._run([*controls.values()], experiment, known)
+        earlier = experiment.earlier_rows(self, cells)
+        self._run([*controls.values()], experiment, earlier)
         distinct = [*{cell.identity: cell for cell in cells}.values()]
         mine = [cell for cell in distinct[self.share[0] :: self.share[1]] if {*self.only} <= cell.words]
-        self._run(mine, experiment, known)
-        finished = ((cell, self.finished(cell, experiment, known)) for cell in [*controls.values(), *cells])
+        self._run(mine, experiment, earlier)
+        finished = ((cell, self.finished(cell, experiment, earlier)) for cell in [*controls.values(), *cells])
         return [{**row, **cell.labels} for cell, row in finished if row is not None]
 
-    def finished(self, cell: Cell, experiment: Experiment, known: dict[str, list[Row]]) -> Row | None:
-        """The row of a cell that was run with these very settings, here or in a table that is known."""
+    def finished(self, cell: Cell, experiment: Experiment, earlier: dict[str, list[Row]]) -> Row | None:
+        """The row of a cell that was run with these very settings, here or in an earlier table."""
         path = self.runs / cell.result
         here = [json.loads(path.read_text())] if path.is_file() else []
-        rows = [row for row in [*here, *known.get(cell.identity, ())] if is_row_of(cell, row)]
+        rows = [row for row in [*here, *earlier.get(cell.identity, ())] if is_row_of(cell, row)]
         rows = [row for row in rows if experiment.is_finished(cell, row)]
         same = [row for row in rows if cell.labels and all(row.get(k) == v for k, v in cell.labels.items())]
         if same:  # of this very table
@@ -183,13 +181,13 @@ class Job:
         row = {k: v for k, v in rows[0].items() if k in (*MEASURED, *experiment.columns)}
         return row | ({"config": cell.config} if cell.control else {})
 
-    def _run(self, cells: Sequence[Cell], experiment: Experiment, known: dict[str, list[Row]]) -> None:
+    def _run(self, cells: Sequence[Cell], experiment: Experiment, earlier: dict[str, list[Row]]) -> None:
         """Run and measure the cells that are not finished and whose data are here."""
-        todo = [cell for cell in cells if self.finished(cell, experiment, known) is None]
+        todo = [cell for cell in cells if self.finished(cell, experiment, earlier) is None]
         todo = [cell for cell in todo if self.has(cell.settings.data.source) and self.has(cell.target)]
         started = time.perf_counter()
         for number, cell in enumerate(todo, 1):
-            if self.finished(cell, experiment, known) is not None:  # by another process since
+            if self.finished(cell, experiment, earlier) is not None:  # by another process since
                 continue
             try:
                 row = experiment.measured(self, cell)

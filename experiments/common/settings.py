@@ -8,8 +8,6 @@ from typing import Any
 from kvicreg.options import Values
 from kvicreg.runs import Settings
 
-__all__ = ["flat", "identity"]
-
 ELSEWHERE = ("out", "data_root")
 """Settings that say where things lie, and have no part in what a run is."""
 RENAMED = {"spread_weight": "hsic_weight", "scale": "zoom"}

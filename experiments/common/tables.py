@@ -13,20 +13,6 @@ from typing import Any
 from experiments.common.versions import remark
 from kvicreg.storage import write_atomically
 
-__all__ = [
-    "Row",
-    "grid",
-    "groups",
-    "markdown",
-    "name_of",
-    "note",
-    "on_page",
-    "percent",
-    "shared_settings",
-    "summary",
-    "write",
-]
-
 Row = dict[str, Any]
 SCORES = {"probe": "linear probe", "probe_few": "probe, 1,000 labels", "knn": "20-NN"}
 
@@ -44,7 +30,7 @@ def write(out: Path, stem: str, rows: Sequence[Row], text: str, **about: Any) ->
     writer.writeheader()
     writer.writerows(flat)
     versions = [{"fingerprint": row["fingerprint"]} if "fingerprint" in row else {} for row in rows]
-    whole = [{**row, "config": own, **code} for row, own, code in zip(flat, apart, versions, strict=True)]
+    whole = [{**row, "config": config, **code} for row, config, code in zip(flat, apart, versions, strict=True)]
     content = json.dumps({**about, "shared": shared, "rows": whole}, indent=1, allow_nan=False)
     for kind, written in {"md": text, "csv": numbers.getvalue(), "json": content + "\n"}.items():
         write_atomically(out / f"{stem}.{kind}", written.encode())

@@ -26,8 +26,6 @@ from kvicreg.options import Values
 from kvicreg.runs import Settings
 from kvicreg.training.build import build_method, build_views, resolve
 
-__all__ = ["agrees", "fingerprint", "remark", "result_files", "statuses"]
-
 TOLERANCE = 1e-3
 """Relative; what machines and versions of torch differ by is far below, and what moves a table is above."""
 SMALL = Settings.of(
