@@ -12,7 +12,7 @@ help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
-	@echo "make check  ruff and mypy"
+	@echo "make check  ruff, mypy, and which results are older than the code"
 	@echo "make docs   links and code in the pages, examples in docstrings, the samples in CONTRIBUTING.md"
 	@echo "make oldest every test with the oldest versions that pyproject.toml allows, in an environment of their own"
 	@echo "make fix    let ruff repair what it can"
@@ -45,7 +45,7 @@ peers: $(PEERS)/.installed
 	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/claims/test_lightly.py tests/examples -k lightly
 
 check: $(STAMP)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m experiments check
 
 docs: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/house/test_markdown.py tests/house/test_contributing.py tests/test_readme.py tests/test_docstrings.py

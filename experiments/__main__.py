@@ -40,7 +40,19 @@ def page(docs: Path = Path("docs")) -> str:
     return f"Pages: {', '.join(map(str, write_pages(docs)))}"
 
 
-COMMANDS: dict[str, Any] = {"all": every, "list": listing, "page": page}
+def check(docs: Path = Path("docs")) -> str:
+    """Tell which committed results are older than a change of the code that moves their numbers."""
+    from experiments.common.versions import result_files, statuses
+
+    lines = []
+    for path in result_files(docs / "results"):
+        count = statuses(path)
+        parts = [f"{count[name]} {name}" for name in ("current", "stale", "unknown version") if count[name]]
+        lines.append(f"{path.relative_to(docs)}: {', '.join(parts)}")
+    return "\n".join(lines)
+
+
+COMMANDS: dict[str, Any] = {"all": every, "list": listing, "page": page, "check": check}
 
 
 def parse(name: str, arguments: Sequence[str]) -> Any:

@@ -12,17 +12,18 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
-from kvicreg.evaluation.features import extract
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from torch import nn
 
-from experiments.common import RED, Cell, Experiment, Job, Result, Row, Section, figure_in, splits, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, Section, splits, tables
+from experiments.common.drawing import RED, figure_in
 from kvicreg.data import first_images
-from kvicreg.evaluation.diagnostics import effective_rank, spectrum
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
-from kvicreg.models import load_encoder
+from kvicreg.measures.features import extract
+from kvicreg.measures.spectrum import effective_rank, spectrum
+from kvicreg.runs import load_encoder
 
 MODELS: dict[str, dict[str, Any]] = {
     "VICReg": {"method": "vicreg"},

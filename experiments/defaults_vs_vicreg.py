@@ -12,21 +12,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments.common import (
-    COLOURS,
-    CONTROLS,
-    GREY,
-    MARKS,
-    Cell,
-    Experiment,
-    Job,
-    Result,
-    Row,
-    Section,
-    legend,
-    panels,
-    tables,
-)  # fmt: skip
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, Section, tables
+from experiments.common.drawing import COLOURS, GREY, MARKS, legend, panels
 from experiments.study import tuned
 
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear")
@@ -85,11 +72,13 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
             for name, settings in {**contenders, "supervised": {"method": "supervised"}}.items()
         ]
         return main + [
-            job.cell({"name": n, "grid": grid, "value": v}, data=self.grid_data, seed=s, **varied(job, grid, v), **own)
+            job.cell(
+                {"name": n, "grid": grid, "value": v}, data=self.grid_data, seed=s, **varied(job, grid, v), **changes
+            )
             for grid, values in (GRIDS[job.budget] if self.grid_data else {}).items()
             for v in values
             for s in self.grid_seeds
-            for n, own in contenders.items()
+            for n, changes in contenders.items()
         ]
 
     def _study(self, job: Job) -> Path:
@@ -138,8 +127,8 @@ def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
     if grid == "projector width":
         return {"projector_hidden": value, "projector_outputs": value}
     usual = job.settings()
-    steps = usual.epochs * ((usual.images or 45_000) // usual.batch_size)
-    return {"images": value, "epochs": round(steps / (value // usual.batch_size))}
+    epochs, size = usual.schedule.epochs, usual.schedule.batch_size
+    return {"images": value, "epochs": round(epochs * ((usual.data.images or 45_000) // size) / (value // size))}
 
 
 def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:

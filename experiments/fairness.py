@@ -12,18 +12,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
 import torch
-from kvicreg.evaluation.features import extract
 from torch import Tensor, nn
 
-from experiments.common import BLUE, GREY, ORANGE, Cell, Experiment, Job, Result, Row, changed, panels, tables, write
+from experiments.common import Cell, Experiment, Job, Result, Row, tables, write
+from experiments.common.drawing import BLUE, GREY, ORANGE, panels
+from experiments.common.versions import remark
 from kvicreg.data import ArrayData, ImageData, hold_out, load, permutation
 from kvicreg.evaluation.fairness import by_group
 from kvicreg.evaluation.probes import linear_probe
+from kvicreg.measures.features import extract
+from kvicreg.runs import RunFolder
+from kvicreg.storage import write_atomically
 from kvicreg.training.run import train
 
 Kind = Literal["classes", "style"]
@@ -68,26 +73,20 @@ class Fairness(Experiment, name="fairness"):
     def cells(self, job: Job) -> list[Cell]:
         shared: dict[str, Any] = {"data": self.data, "epochs": self.epochs, "kernel": self.kernel, "holdout": 0}
         shared |= {"images": None, "batch_size": 64 if job.budget == "smoke" else 512}
-        return [
-            job.cell(
-                {"kind": kind, "variant": variant},
-                variant=f"{kind} {variant} {self.images}",
-                seed=seed,
-                **shared,
-                **own,
-            )
-            for seed in job.seeds
-            for kind in ("classes", "style")
-            for variant, own in VARIANTS.items()
-        ]
+        cells = []
+        for seed, kind, (name, changes) in product(job.seeds, ("classes", "style"), VARIANTS.items()):
+            groups = {"groups": str(job.runs / f"groups-{kind}-{self.images}.txt")} if changes else {}
+            labels, variant = {"kind": kind, "variant": name}, f"{kind} {name} {self.images}"
+            cells.append(job.cell(labels, variant=variant, seed=seed, **shared, **changes, **groups))
+        return cells
 
-    def known(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
+    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
         path = job.out / "fairness" / "fairness.json"
         results = json.loads(path.read_text()) if path.is_file() else {}
         if results.get("settings") != self._shared(cells):
             return {}
         of = {(row["kind"], row["variant"], row["seed"]): row for row in results["rows"]}
-        keys = {(*cell.labels.values(), cell.settings.seed): cell for cell in cells}
+        keys = {(*cell.labels.values(), cell.settings.engine.seed): cell for cell in cells}
         return {
             c.identity: [{**of[k], "method": "", "on": c.on, "config": c.config}] for k, c in keys.items() if k in of
         }
@@ -97,18 +96,15 @@ class Fairness(Experiment, name="fairness"):
 
     def train(self, job: Job, cell: Cell, folder: Path) -> None:
         images = unbalanced(self.data, cell.labels["kind"], self.images, HELD_OUT[job.budget], job.root)
-        settings = changed(cell.settings, out=str(folder))
-        if cell.labels["variant"] != BASE:
-            names = folder.with_suffix(".groups.txt")
-            names.parent.mkdir(parents=True, exist_ok=True)
-            names.write_text("\n".join(images.train_groups) + "\n")
-            settings = changed(settings, groups=str(names))
-        resume = (folder / "checkpoints" / "last.ckpt").is_file()
+        if names := cell.settings.flat()["groups"]:
+            write_atomically(Path(names), ("\n".join(images.train_groups) + "\n").encode())
+        resume = RunFolder(folder).checkpoint("last").is_file()
+        settings = cell.settings.replace(out=str(folder))
         train(settings, data=images.train, quiet=True, resume=resume, overwrite=not resume)
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
         images = unbalanced(self.data, cell.labels["kind"], self.images, HELD_OUT[job.budget], job.root)
-        x, t, seed = extract(encoder, images.fit), extract(encoder, images.test), cell.settings.seed
+        x, t, seed = extract(encoder, images.fit), extract(encoder, images.test), cell.settings.engine.seed
         probe = linear_probe(x, _labels(images.fit), t, _labels(images.test), seed=seed)
         groups = {
             group.name: {
@@ -130,12 +126,12 @@ class Fairness(Experiment, name="fairness"):
 
     def write(self, result: Result) -> None:
         """Write fairness/fairness.json, once it is complete."""
-        job, keys = result.job, ("kind", "variant", "seed", "accuracy", "groups")
+        job, keys = result.job, ("kind", "variant", "seed", "accuracy", "groups", "fingerprint")
         if len(result.trained) < len(result.cells):
             job.say("\n".join(result.left_out() + result.unfinished()))
             return
         about = {"settings": self._shared(result.cells), "minority": list(MINORITY), "share": SHARE}
-        rows = [{key: row[key] for key in keys} for row in result.rows]
+        rows = [{key: row[key] for key in keys if key in row} for row in result.rows]
         write(job.out / "fairness" / "fairness.json", {**about, "rows": rows})
         job.say(self.for_page(job.out))
 
@@ -145,7 +141,8 @@ class Fairness(Experiment, name="fairness"):
 
     @classmethod
     def for_page(cls, results: Path) -> str:
-        return markdown(json.loads((results / "fairness" / "fairness.json").read_text()))
+        path = results / "fairness" / "fairness.json"
+        return markdown(json.loads(path.read_text())) + remark(path)
 
 
 @dataclass(frozen=True)
@@ -226,9 +223,9 @@ def markdown(results: dict[str, Any]) -> str:
         for variant in of:
             line = [variant]
             for column in (("minority", "accuracy"), ("minority", "effective_rank"), ("majority", "accuracy")):
-                own, base = values(variant, *column), values(BASE, *column)
-                change = interval([own[seed] - base[seed] for seed in own if seed in base], "+")
-                line += [interval([*own.values()]), "" if variant == BASE else change]
+                here, base = values(variant, *column), values(BASE, *column)
+                change = interval([here[seed] - base[seed] for seed in here if seed in base], "+")
+                line += [interval([*here.values()]), "" if variant == BASE else change]
             lines.append([*line, interval([*values(variant, "majority", "effective_rank").values()])])
         titles = ["", "minority accuracy", "change", "minority rank", "change", "majority accuracy", "change"]
         seeds = len({row["seed"] for row in rows})

@@ -64,9 +64,9 @@ class Mnist(Experiment, name="mnist"):
         if unknown:
             raise ValueError(f"names: there is no {sorted(unknown)[0]!r}; there are {', '.join(map(repr, models))}")
         return [
-            job.cell({"name": name}, data="mnist", seed=seed, **shared, **own)
+            job.cell({"name": name}, data="mnist", seed=seed, **shared, **changes)
             for seed in job.seeds
-            for name, own in models.items()
+            for name, changes in models.items()
             if not self.names or name in self.names
         ]
 
@@ -74,7 +74,7 @@ class Mnist(Experiment, name="mnist"):
         """Those on the test set, then those on held-out images; seed by seed, raw pixels once."""
         test, validation = [], []
         for seed in job.seeds:
-            same = [cell for cell in cells if cell.settings.seed == seed]
+            same = [cell for cell in cells if cell.settings.engine.seed == seed]
             validation += super().rows(job, [replace(cell, on="validation") for cell in same])
             test += super().rows(job, [replace(cell, probe_images=10**9) for cell in same])
         rows = [*test, *validation]

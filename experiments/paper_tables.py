@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, ClassVar
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, recipe, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, Section, tables
+from kvicreg.runs.config import recipe
 
 PAPER: dict[str, dict[str, float | str]] = {
     "mnist": {"vicreg": 97.15, "linear": 98.33, "rbf": 92.68, "laplacian": 98.50, "rq": 97.46},
@@ -48,12 +49,12 @@ class _Table(Experiment):
         cells = []
 
         def add(model: str, form: str, base: str, **settings: Any) -> None:
-            labels, own = {"name": model, "form": form}, {"data": data, "seed": seed, **small, **settings}
-            cells.append(job.cell(labels, target=target, base=base if full else None, **own))
+            labels, changes = {"name": model, "form": form}, {"data": data, "seed": seed, **small, **settings}
+            cells.append(job.cell(labels, target=target, base=base if full else None, **changes))
 
         for kernel in KERNELS:
             printed = recipe(f"paper-{data}-{kernel}")
-            of_loss = {setting: getattr(printed, setting) for setting in LOSS}
+            of_loss = {setting: printed[setting] for setting in LOSS if setting in printed}
             add(kernel, "as printed", f"paper-{data}-{kernel}", kernel=kernel, **of_loss)
             add(kernel, "scaled", data, kernel=kernel)
         others = self.with_peers and (job.budget != "smoke" or data == "imagenet100")
@@ -77,9 +78,9 @@ class _Table(Experiment):
             line = [name, form]
             for data in measured_on:
                 same = [row for row in of[name, form] if row["measured_on"] == data]
-                known = [row["difference"] for row in same if row["difference"] is not None]
+                differences = [row["difference"] for row in same if row["difference"] is not None]
                 line += [tables.percent(same) if same else "", str(PAPER[data].get(name, ""))]
-                line += [f"{mean(known):+.1f}" if known else ""]
+                line += [f"{mean(differences):+.1f}" if differences else ""]
             lines.append(line)
         heading = ["model", "form", *(title for data in measured_on for title in (data, "the paper's", "difference"))]
         notes = [tables.note(result.rows)] if result.rows else []

@@ -16,7 +16,7 @@ from kvicreg.methods import METHODS
 KERNELS = ("linear", "laplacian", "rq")  # of Kernel VICReg, beside rbf, which every kernel method runs with
 PEERS: list[tuple[str, dict[str, Any]]] = [
     (method, {"kernel": kernel} if kernel else {})
-    for method in METHODS
+    for method in sorted(METHODS.load())
     for kernel in (("rbf",) if method.startswith("kernel-") else ("",)) + (KERNELS * (method == "kernel-vicreg"))
 ]
 """Method and kernel of every row."""
@@ -65,9 +65,8 @@ class Peers(Experiment, name="peers"):
         return f"peers-{Path(self.data).name}{'' if self.on == 'test' else '-validation'}"
 
     def cells(self, job: Job) -> list[Cell]:
-        unknown = set(self.methods) - set(METHODS)
-        if unknown:
-            raise ValueError(f"methods: there is no {sorted(unknown)[0]!r}; the methods are {', '.join(METHODS)}")
+        for method in self.methods:
+            METHODS.find(method)
         sizes = {"epochs": self.epochs, "images": self.images, "holdout": self.holdout}
         shared: dict[str, Any] = {
             "data": self.data,

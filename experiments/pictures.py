@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from kvicreg.evaluation.features import extract
 from matplotlib import colormaps
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, panels, splits, write
+from experiments.common import Cell, Experiment, Job, Result, Row, Section, splits, write
+from experiments.common.drawing import panels
 from kvicreg.data import first_images
 from kvicreg.evaluation.maps import umap_points
-from kvicreg.models import load_encoder
+from kvicreg.measures.features import extract
+from kvicreg.runs import RunFolder, load_encoder
+from kvicreg.runs.encoder import has_encoder
 
 IMAGES = {"smoke": 60, "small": 3_000, "full": 5_000}
 SHOWN = 10
@@ -25,7 +26,10 @@ class _Picture(Experiment):
     usual_seeds = (0,)
 
     def cells(self, job: Job) -> list[Cell]:
-        return [job.cell({"name": name}, data="mnist", seed=job.seeds[0], **own) for name, own in self.models.items()]
+        return [
+            job.cell({"name": name}, data="mnist", seed=job.seeds[0], **changes)
+            for name, changes in self.models.items()
+        ]
 
 
 class Umap(_Picture, name="figure-umap"):
@@ -78,7 +82,7 @@ def umap_of(job: Job, cell: Cell) -> Any:
     folder = job.runs / cell.name
     path = folder / f"umap-{job.on}.json"
     if not path.is_file():
-        if not (folder / "encoder.safetensors").is_file():
+        if not has_encoder(folder):
             return None
         _, score = splits(cell)
         score = first_images(score, min(IMAGES[job.budget], len(score)))
@@ -101,9 +105,10 @@ class Eigenvalues(_Picture, name="figure-eigenvalues"):
         path = result.job.out / f"{self.stem}.json"
         shares = json.loads(path.read_text()).get(KEY, {}) if path.is_file() else {}
         for cell in result.cells:
-            spectrum = result.job.runs / cell.name / "spectrum.npz"
-            if spectrum.is_file():
-                shares[cell.labels["name"]] = _shares(spectrum)
+            if (spectra := RunFolder(result.job.runs / cell.name).spectra()) is not None:
+                values = spectra["eigenvalues"]
+                leading = (values / values.sum(1, keepdims=True))[:, :SHOWN]
+                shares[cell.labels["name"]] = leading.round(5).tolist()
         names = [row["name"] for row in result.trained]
         return {KEY: {name: shares[name] for name in names if name in shares}}
 
@@ -125,14 +130,6 @@ class Eigenvalues(_Picture, name="figure-eigenvalues"):
 
 
 KEY = "shares_after_each_epoch"
-
-
-def _shares(path: Path) -> list[list[float]]:
-    """The leading eigenvalues over their sum (epochs, SHOWN)."""
-    with np.load(path, allow_pickle=False) as recorded:
-        values = recorded["eigenvalues"]
-    shares: list[list[float]] = (values / values.sum(1, keepdims=True))[:, :SHOWN].round(5).tolist()
-    return shares
 
 
 def _draw_shares(axes: Any, shares: np.ndarray, row: Row) -> None:

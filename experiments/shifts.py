@@ -10,27 +10,14 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any, ClassVar
 
-from kvicreg.evaluation.features import extract
 from torch import nn
 
-from experiments.common import (
-    BLUE,
-    CONTROLS,
-    GREEN,
-    ORANGE,
-    Cell,
-    Experiment,
-    Job,
-    Result,
-    Row,
-    Section,
-    figure_in,
-    splits,
-    tables,
-)  # fmt: skip
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, Section, splits, tables
+from experiments.common.drawing import BLUE, GREEN, ORANGE, figure_in
 from kvicreg.data import first_images
 from kvicreg.evaluation.probes import fit_linear_probe
 from kvicreg.evaluation.robustness import robustness
+from kvicreg.measures.features import extract
 
 SEVERITY, IMAGES = {"rotation": 3, "contrast": 1}, 2_000
 DEGREES = {"smoke": (2, 3), "small": (2, 3, 4), "full": (2, 3, 4, 5)}
@@ -82,9 +69,9 @@ class PolynomialShifts(_Shifts, name="figure-polynomial"):
     size = 14, (0.055, 0.16, 0.93, 0.63)
 
     def cells(self, job: Job) -> list[Cell]:
-        own = {"data": "mnist", "kernel": "polynomial", **job.narrow}
+        shared = {"data": "mnist", "kernel": "polynomial", **job.narrow}
         return [
-            job.cell({"setting": f"({degree}, {constant:g})"}, seed=seed, degree=degree, coef0=constant, **own)
+            job.cell({"setting": f"({degree}, {constant:g})"}, seed=seed, degree=degree, coef0=constant, **shared)
             for degree in DEGREES[job.budget]
             for constant in CONSTANTS[job.budget]
             for seed in job.seeds
@@ -109,8 +96,8 @@ class RBFShifts(_Shifts, name="figure-rbf"):
 
     def cells(self, job: Job) -> list[Cell]:
         gammas: dict[str, dict[str, Any]] = {f"{g:g}": {"gamma": g} for g in GAMMAS[job.budget]} | {"median": {}}
-        own = {"data": "mnist", "kernel": "rbf", **job.narrow}
-        return [job.cell({"setting": n}, seed=seed, **own, **g) for n, g in gammas.items() for seed in job.seeds]
+        shared = {"data": "mnist", "kernel": "rbf", **job.narrow}
+        return [job.cell({"setting": n}, seed=seed, **shared, **g) for n, g in gammas.items() for seed in job.seeds]
 
     def draw(self, axes: Any, named: Named, heights: dict[str, list[float]]) -> None:
         fixed = [x for x, name in enumerate(named) if name not in ("median", *CONTROLS)]
@@ -136,7 +123,7 @@ def shifted(encoder: nn.Module, cell: Cell) -> dict[str, float]:
     score = first_images(score, min(IMAGES, len(score)))
     assert fit.labels is not None
     assert score.labels is not None
-    probe = fit_linear_probe(extract(encoder, fit), fit.labels, seed=cell.settings.seed)
+    probe = fit_linear_probe(extract(encoder, fit), fit.labels, seed=cell.settings.engine.seed)
     curves = robustness(lambda alter: extract(encoder, score, alter=alter), probe, score.labels, shifts=(*SEVERITY,))
     intervals = {"clean": curves[0].accuracy[0]}
     intervals |= {curve.shift: curve.accuracy[SEVERITY[curve.shift]] for curve in curves}

@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
 
-from experiments.common import COLOURS, GREY, MARKS, Cell, Experiment, Job, Result, Row, figure_in, legend, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
+from experiments.common.drawing import COLOURS, GREY, MARKS, figure_in, legend
 
 
 class Variation(NamedTuple):
@@ -74,7 +75,7 @@ FAMILIES |= {
         "barlow-twins": _one("redundancy weight", "redundancy_weight", 0.0051, 0.02, 0.1),
         "kernel-simclr": _one("temperature", "temperature", 0.05, 0.1, 0.2, 0.5),
         "kernel-barlow-twins": _one("redundancy weight", "redundancy_weight", 0.1, 0.3, 1.0),
-        "ssl-hsic": _one("HSIC weight", "spread_weight", 1.0, 3.0, 10.0),
+        "ssl-hsic": _one("HSIC weight", "hsic_weight", 1.0, 3.0, 10.0),
     }.items()
 }
 NETWORK = ("batch size", "projector width", "projector ends in")
@@ -142,7 +143,7 @@ def family_cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     cells = [job.cell({"family": family, "factor": "default", "value": "", "change": {}}, **shared)]
     for factor, value, change in variations:
         if change.get("gamma") == "1/width":
-            change = {"gamma": 1 / job.settings(**shared).projector_outputs}
+            change = {"gamma": 1 / job.settings(**shared).flat()["projector_outputs"]}
         labels = {"family": family, "factor": factor, "value": value, "change": change}
         cells.append(job.cell(labels, **{**shared, **change}))
     return cells

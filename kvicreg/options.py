@@ -170,14 +170,14 @@ class Options:
 
     @classmethod
     def _complete(cls, given: Mapping[str, Any], must_be_read: Mapping[str, Any]) -> Self:
-        for name in must_be_read:
-            if name not in readers(cls):
-                raise ValueError(f"there is no setting {name!r}; {did_you_mean(name, readers(cls))}")
         values = Values(given)
         options = cls.read(values)
         for name in must_be_read:
             if name not in values.read:
-                raise ValueError(_unread(name, options, readers(cls)[name]))
+                by = readers(cls)
+                if name not in by:
+                    raise ValueError(f"there is no setting {name!r}; {did_you_mean(name, by)}")
+                raise ValueError(_unread(name, options, by[name]))
         return options
 
 
@@ -192,12 +192,15 @@ class Family(Generic[O]):
     def __init__(self, kind: str, package: str) -> None:
         self.kind, self.package = kind, package
         self.members: dict[str, type[O]] = {}
+        self._is_loaded = False
 
     def load(self) -> dict[str, type[O]]:
         """All members, after every module of the package has been imported."""
-        package = import_module(self.package)
-        for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
-            import_module(f"{self.package}.{module.name}")
+        if not self._is_loaded:
+            package = import_module(self.package)
+            for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
+                import_module(f"{self.package}.{module.name}")
+            self._is_loaded = True
         return self.members
 
     def names(self) -> list[str]:

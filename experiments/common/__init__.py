@@ -2,13 +2,7 @@
 
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, Cell, Row, Split, splits
-from experiments.common.drawing import BLUE, COLOURS, GREEN, GREY, MARKS, ORANGE, PURPLE, RED, figure_in, legend, panels
 from experiments.common.experiment import Experiment, Result, Section
 from experiments.common.job import Job, write
-from experiments.common.settings import changed, recipe
 
-__all__ = [
-    "BLUE", "COLOURS", "CONTROLS", "GREEN", "GREY", "MARKS", "ORANGE", "PURPLE", "RED", "Cell", "Experiment", "Job",
-    "Result", "Row", "Section", "Split", "changed", "figure_in", "legend", "panels", "recipe", "splits", "tables",
-    "write",
-]  # fmt: skip
+__all__ = ["CONTROLS", "Cell", "Experiment", "Job", "Result", "Row", "Section", "Split", "splits", "tables", "write"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -12,18 +11,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from kvicreg.evaluation.features import extract
 from torch import nn
 
-from experiments.common.settings import Settings, flat, identity, own, recipe, run_name
+from experiments.common.settings import flat, identity
 from kvicreg.data import ImageData, first_images, hold_out, load
 from kvicreg.evaluation.controls import RawPixels
 from kvicreg.evaluation.intervals import bootstrap_interval
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
+from kvicreg.measures.features import extract
 from kvicreg.models import PretrainedEncoder
-from kvicreg.training.build import build_data, build_method, build_views, resolve
-
-__all__ = ["CONTROLS", "Cell", "Row", "Split", "accuracies", "control_encoder", "is_row_of", "recorded", "splits"]
+from kvicreg.runs import RunFolder, Settings
+from kvicreg.training.build import build_method, build_views, resolve
 
 Row = dict[str, Any]
 Split = Literal["validation", "test"]
@@ -78,8 +76,10 @@ class Cell:
         """The folder of its run, the same in every experiment that has this run."""
         if self.control is not None:
             return f"controls/{self.identity}"
-        digest = hashlib.sha256(json.dumps(own(self.settings), sort_keys=True).encode()).hexdigest()[:8]
-        return f"{run_name(self.settings)}-{digest}{f'-{self.variant}' if self.variant else ''}".replace(" ", "-")
+        settings = self.settings
+        digest = hashlib.sha256(json.dumps(flat(settings), sort_keys=True).encode()).hexdigest()[:8]
+        name = f"{settings.data.short_name}-{settings.method.label}-{settings.engine.seed}-{digest}"
+        return f"{name}{f'-{self.variant}' if self.variant else ''}".replace(" ", "-")
 
     @property
     def result(self) -> str:
@@ -89,8 +89,8 @@ class Cell:
     @property
     def words(self) -> set[str]:
         """By what people can ask for it: its labels, and where it comes from."""
-        settings = self.settings
-        return {*map(str, self.labels.values()), settings.method, str(settings.kernel), Path(settings.data).name}
+        settings, names = self.settings, map(str, self.labels.values())
+        return {*names, settings.method.name, settings.data.short_name, str(kernel_of(settings))}
 
 
 def identity_of(row: Row) -> str:
@@ -111,13 +111,19 @@ def is_row_of(cell: Cell, row: Row) -> bool:
     """Whether a row was measured with a cell's very settings."""
     if identity_of(row) != cell.identity:
         return False
-    asked, used = cell.config.get("precision"), row["config"].get("precision")
-    return cell.control is not None or asked == used or (asked == "auto" and used in ("32-true", "bf16-mixed"))
+    wanted, used = cell.config.get("precision"), row["config"].get("precision")
+    return cell.control is not None or wanted == used or (wanted == "auto" and used in ("32-true", "bf16-mixed"))
+
+
+def kernel_of(settings: Settings) -> str | None:
+    """The kernel of the method, where it has one."""
+    kernel = getattr(settings.method, "kernel", None)
+    return None if kernel is None else str(kernel.choice)
 
 
 def control_encoder(name: str, settings: Settings) -> nn.Module:
     """ "raw pixels", or the "random encoder" of these settings as their seed made it."""
-    data = build_data(settings)
+    data = settings.data.load()
     if name == "raw pixels":
         return RawPixels(data.shape)
     views = build_views(settings, data)
@@ -129,16 +135,15 @@ def control_encoder(name: str, settings: Settings) -> nn.Module:
 
 def recorded(folder: Path) -> dict[str, Any]:
     """What the run itself recorded: the embeddings' effective rank at the end, and the seconds all its epochs took."""
-    with (folder / "metrics.csv").open() as file:
-        epochs = list(csv.DictReader(file))
-    settings = recipe(folder / "config.yaml")
-    steps = [int(row["step"]) for row in epochs]
-    images = [(now - before) * settings.batch_size * settings.accumulate for before, now in pairwise([0, *steps])]
-    seconds = sum(count / float(row["images_per_second"]) for count, row in zip(images, epochs, strict=True))
-    rank, bound = (float(epochs[-1][name] or 0) for name in ("effective_rank", "effective_rank_bound"))
+    run = RunFolder(folder)
+    metrics, schedule = run.metrics(), run.settings.schedule
+    steps, speeds = metrics.measured("step"), metrics.measured("images_per_second")
+    images = [(now - before) * schedule.batch_size * schedule.accumulate for before, now in pairwise([0, *steps])]
+    seconds = sum(count / speed for count, speed in zip(images, speeds, strict=True))
+    rank, bound = (metrics.columns[name][-1] or 0.0 for name in ("effective_rank", "effective_rank_bound"))
     share = rank / bound if bound else 0.0  # 0 where it could not be measured: no spectrum has that
     about = {"effective_rank": rank, "effective_rank_share": share, "seconds": round(seconds, 1)}
-    return about | {"threads": torch.get_num_threads(), "precision": settings.precision}
+    return about | {"threads": torch.get_num_threads(), "precision": run.settings.engine.precision}
 
 
 def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
@@ -146,7 +151,7 @@ def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
     fit, score = splits(cell)
     assert fit.labels is not None
     assert score.labels is not None
-    seed = cell.settings.seed if cell.control != "raw pixels" else 0
+    seed = cell.settings.engine.seed if cell.control != "raw pixels" else 0
     x, t = extract(encoder, fit), extract(encoder, score)
     few = labelled_subset(fit.labels, min(1.0, FEW_LABELS / len(fit)), seed=0)
     results = {
@@ -163,14 +168,10 @@ def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
 
 def splits(cell: Cell) -> tuple[ImageData, ImageData]:
     """Labelled images to fit probes on, and those to score them on; neither depends on the run's seed or size."""
-    settings, source = cell.settings, cell.target or cell.settings.data
-    shape: dict[str, Any] = {
-        "root": settings.data_root,
-        "image_size": settings.image_size,
-        "channels": settings.channels,
-    }
+    settings, source = cell.settings.data, cell.target or cell.settings.data.source
+    shape: dict[str, Any] = {"image_size": settings.image_size, "channels": settings.channels, "root": settings.root}
     if cell.target is not None:  # brought to the size and channels of the images the encoder was trained on
-        channels, size, _ = load(settings.data, "train", **shape).shape
+        channels, size, _ = load(settings.source, "train", **shape).shape
         shape |= {"image_size": size, "channels": channels}
     rest, held_out = hold_out(load(source, "train", **shape), settings.holdout)
     score = held_out if cell.on == "validation" else load(source, "test", **shape)

@@ -15,8 +15,6 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "MARKS", "figure_in", "legend", "panels"]
-
 # Okabe and Ito's colours, told apart by everyone
 GREY, ORANGE, BLUE, GREEN, PURPLE, RED, SKY = (
     "#5f5f5f", "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#D55E00", "#56B4E9",

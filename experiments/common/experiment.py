@@ -13,15 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 from torch import nn
 
 from experiments.common import tables
-from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, control_encoder, recorded
-from experiments.common.job import Job, known_rows
-from experiments.common.settings import changed
-from kvicreg.models import load_encoder
+from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, control_encoder, kernel_of, recorded
+from experiments.common.job import Job, rows_of_tables
+from experiments.common.versions import fingerprint
+from kvicreg.runs import RunFolder, load_encoder
+from kvicreg.runs.encoder import has_encoder
 from kvicreg.training.alarm import NotFinite
-from kvicreg.training.build import is_run_of
 from kvicreg.training.run import train
-
-__all__ = ["EXPERIMENTS", "Experiment", "Result", "Section", "load_all"]
 
 EXPERIMENTS: dict[str, type[Experiment]] = {}
 
@@ -146,9 +144,9 @@ class Experiment:
         """Write the table and the numbers."""
         result.job.write(self.stem, result.rows, self.table(result), **result.about)
 
-    def known(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
+    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
         """Rows that need not be measured again, by the identity of their cells."""
-        return known_rows(job.out, self.stem)
+        return rows_of_tables(job.out, self.stem)
 
     def is_finished(self, cell: Cell, row: Row) -> bool:
         """Whether a row of a cell has all that is to be measured."""
@@ -156,9 +154,10 @@ class Experiment:
 
     def train(self, job: Job, cell: Cell, folder: Path) -> None:
         """Train the run of a cell, unless that is done."""
-        settings = changed(cell.settings, out=str(folder))
-        if not (folder / "encoder.safetensors").is_file() or not is_run_of(folder, settings):
-            resume = (folder / "checkpoints" / "last.ckpt").is_file() and is_run_of(folder, settings)
+        settings, run = cell.settings.replace(out=str(folder)), RunFolder(folder)
+        same = run.exists and settings.agrees_with(run.settings)
+        if not same or not has_encoder(folder):
+            resume = same and run.checkpoint("last").is_file()
             train(settings, quiet=True, resume=resume, overwrite=not resume)
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
@@ -168,9 +167,9 @@ class Experiment:
     def measured(self, job: Job, cell: Cell) -> Row:
         """The row of a cell, which is trained first; a failure of training is a row too."""
         settings, folder = cell.settings, job.runs / cell.name
-        row: Row = {"method": cell.control or settings.method, "kernel": None}
-        row |= {"kernel": settings.kernel} if settings.uses_kernel and not cell.control else {}
-        row |= {"data": Path(settings.data).name, "seed": 0 if cell.control == "raw pixels" else settings.seed}
+        row: Row = {"method": cell.control or settings.method.name}
+        row |= {"kernel": None if cell.control else kernel_of(settings), "data": settings.data.short_name}
+        row |= {"seed": 0 if cell.control == "raw pixels" else settings.engine.seed}
         try:
             if cell.control is None:
                 self.train(job, cell, folder)
@@ -179,7 +178,8 @@ class Experiment:
             row |= {"seconds": 0.0} if cell.control else recorded(folder)
         except self.failures as error:
             row |= {"on": cell.on, "failed": str(error)}
-        return row | {"config": cell.config}
+        row["config"] = cell.config
+        return row | {"fingerprint": fingerprint(row)}
 
     @staticmethod
     def in_short(row: Row) -> str:

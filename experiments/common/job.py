@@ -19,15 +19,14 @@ import tyro
 
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, PROBE_IMAGES, Cell, Row, Split, identity_of, is_row_of
-from experiments.common.settings import Settings, changed, make, recipe
 from experiments.common.stand_ins import write_stand_ins
 from kvicreg.data import load
+from kvicreg.runs import Settings
+from kvicreg.runs.config import recipe
 from kvicreg.storage import write_atomically
 
 if TYPE_CHECKING:
     from experiments.common.experiment import Experiment
-
-__all__ = ["Job", "known_rows", "write"]
 
 Budget = Literal["smoke", "small", "full"]
 SETTINGS: dict[Budget, dict[str, Any]] = {
@@ -53,24 +52,25 @@ SCORES = tuple(f"{name}{end}" for name in ("probe", "probe_few", "knn") for end 
 MEASURED = (
     "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on", *SCORES, "effective_rank",
     "effective_rank_share", "seconds", "threads", "precision", "failed", "config",
+    "fingerprint",
 )  # fmt: skip
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
 
 
-def known_rows(folder: Path, first: str = "") -> dict[str, list[Row]]:
+def rows_of_tables(folder: Path, first: str = "") -> dict[str, list[Row]]:
     """The rows of all tables in a folder of results, with their whole config, by what they measure.
 
     Those of the table `first` come before the others.
     """
-    known: dict[str, list[Row]] = {}
+    earlier: dict[str, list[Row]] = {}
     for path in sorted(folder.glob("*.json"), key=lambda path: (path.stem != first, path.name)):
         table = json.loads(path.read_text())
         if isinstance(table, dict) and "shared" in table:
             for row in table["rows"]:
                 if "failed" not in row:
                     whole = {**row, "config": {**table["shared"], **row["config"]}}
-                    known.setdefault(identity_of(whole), []).append(whole)
-    return known
+                    earlier.setdefault(identity_of(whole), []).append(whole)
+    return earlier
 
 
 def _say(line: str) -> None:
@@ -126,7 +126,7 @@ class Job:
 
     def settings(self, **settings: Any) -> Settings:
         """The budget's settings with these on top."""
-        return make(**{**self._recording(), **SETTINGS[self.budget], **settings})
+        return Settings.of(**{**self._recording(), **SETTINGS[self.budget], **settings})
 
     def _recording(self) -> dict[str, Any]:
         return {"data_root": self.root, "probe_images": 0, "log_every": 100}
@@ -142,7 +142,7 @@ class Job:
     ) -> Cell:
         """A cell of the budget's settings, or of the recipe `base` in their place, with these on top."""
         if base is not None:
-            whole = changed(recipe(base), **self._recording(), **settings)
+            whole = Settings.of(**{**recipe(base), **self._recording(), **settings})
         else:
             whole = self.settings(**settings)
         labelled = 10**9 if self.budget == "full" else PROBE_IMAGES
@@ -155,23 +155,23 @@ class Job:
         """
         controls: dict[str, Cell] = {}
         for cell in cells:
-            plain = changed(cell.settings, images=None)
+            plain = cell.settings.replace(images=None)
             for name in CONTROLS if experiment.with_controls else ():
                 control = replace(cell, settings=plain, labels={}, variant="", control=name)
                 controls.setdefault(control.identity, control)
-        known = experiment.known(self, cells)
-        self._run([*controls.values()], experiment, known)
+        earlier = experiment.earlier_rows(self, cells)
+        self._run([*controls.values()], experiment, earlier)
         distinct = [*{cell.identity: cell for cell in cells}.values()]
         mine = [cell for cell in distinct[self.share[0] :: self.share[1]] if {*self.only} <= cell.words]
-        self._run(mine, experiment, known)
-        finished = ((cell, self.finished(cell, experiment, known)) for cell in [*controls.values(), *cells])
+        self._run(mine, experiment, earlier)
+        finished = ((cell, self.finished(cell, experiment, earlier)) for cell in [*controls.values(), *cells])
         return [{**row, **cell.labels} for cell, row in finished if row is not None]
 
-    def finished(self, cell: Cell, experiment: Experiment, known: dict[str, list[Row]]) -> Row | None:
-        """The row of a cell that was run with these very settings, here or in a table that is known."""
+    def finished(self, cell: Cell, experiment: Experiment, earlier: dict[str, list[Row]]) -> Row | None:
+        """The row of a cell that was run with these very settings, here or in an earlier table."""
         path = self.runs / cell.result
         here = [json.loads(path.read_text())] if path.is_file() else []
-        rows = [row for row in [*here, *known.get(cell.identity, ())] if is_row_of(cell, row)]
+        rows = [row for row in [*here, *earlier.get(cell.identity, ())] if is_row_of(cell, row)]
         rows = [row for row in rows if experiment.is_finished(cell, row)]
         same = [row for row in rows if cell.labels and all(row.get(k) == v for k, v in cell.labels.items())]
         if same:  # of this very table
@@ -181,13 +181,13 @@ class Job:
         row = {k: v for k, v in rows[0].items() if k in (*MEASURED, *experiment.columns)}
         return row | ({"config": cell.config} if cell.control else {})
 
-    def _run(self, cells: Sequence[Cell], experiment: Experiment, known: dict[str, list[Row]]) -> None:
+    def _run(self, cells: Sequence[Cell], experiment: Experiment, earlier: dict[str, list[Row]]) -> None:
         """Run and measure the cells that are not finished and whose data are here."""
-        todo = [cell for cell in cells if self.finished(cell, experiment, known) is None]
-        todo = [cell for cell in todo if self.has(cell.settings.data) and self.has(cell.target)]
+        todo = [cell for cell in cells if self.finished(cell, experiment, earlier) is None]
+        todo = [cell for cell in todo if self.has(cell.settings.data.source) and self.has(cell.target)]
         started = time.perf_counter()
         for number, cell in enumerate(todo, 1):
-            if self.finished(cell, experiment, known) is not None:  # by another process since
+            if self.finished(cell, experiment, earlier) is not None:  # by another process since
                 continue
             try:
                 row = experiment.measured(self, cell)

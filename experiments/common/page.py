@@ -8,8 +8,6 @@ from experiments.common import tables
 from experiments.common.experiment import load_all
 from kvicreg.storage import write_atomically
 
-__all__ = ["fill", "part_of", "results_page", "write_pages"]
-
 OPENING = """# Results
 
 Every number here is from a file in [results](results) that a command of this repository wrote; this page is written by

@@ -1,58 +1,31 @@
-"""Settings of runs, made from flat names; and the settings that old result files recorded, read as today's."""
+"""What a run is, by its settings: for rows that are measured now, and for rows whose settings had other names."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from kvicreg.training.config import TrainConfig as Settings
-from kvicreg.training.config import load_config as recipe
-
-from kvicreg.training.build import with_loss_defaults
-
-__all__ = ["Settings", "changed", "flat", "identity", "make", "own", "recipe", "run_name"]
+from kvicreg.options import Values
+from kvicreg.runs import Settings
 
 ELSEWHERE = ("out", "data_root")
 """Settings that say where things lie, and have no part in what a run is."""
-
-
-def make(**settings: Any) -> Settings:
-    """Settings from flat names; the others have their defaults."""
-    return Settings(**settings)
-
-
-def changed(settings: Settings, **changes: Any) -> Settings:
-    """The settings with some changed."""
-    return replace(settings, **changes)
+RENAMED = {"spread_weight": "hsic_weight", "scale": "zoom"}
 
 
 def flat(settings: Settings) -> dict[str, Any]:
-    """Every setting by name, as JSON has it, with the loss's defaults filled in."""
-    values = {**asdict(with_loss_defaults(settings)), **dict.fromkeys(ELSEWHERE)}
-    plain: dict[str, Any] = json.loads(json.dumps(values))
-    return plain
-
-
-def own(settings: Settings) -> dict[str, Any]:
-    """The settings that are not at their defaults."""
-    usual = asdict(Settings())
-    return {k: v for k, v in asdict(settings).items() if v != usual[k] and k not in ELSEWHERE}
-
-
-def run_name(settings: Settings) -> str:
-    """Data, method and seed of a run, for people who look at its folder."""
-    kind = settings.kernel if settings.method == "kernel-vicreg" else settings.method
-    kind += f"-{settings.kernel}" if settings.uses_kernel and settings.kernel != kind else ""
-    return f"{Path(settings.data).name}-{kind}-{settings.seed}"
+    """Every setting that is read, by name, with the method's own defaults written out."""
+    values = settings.resolved_method().flat()
+    values |= {"groups": Path(values["groups"]).name} if values.get("groups") else {}
+    return {name: value for name, value in values.items() if name not in ELSEWHERE}
 
 
 def identity(recorded: dict[str, Any]) -> dict[str, Any]:
-    """What a run is, from the flat settings that a row of any age recorded.
+    """What a run is, from the settings that a row of any age recorded.
 
-    Two rows are of the same run if this agrees. A setting that did not exist then has the value it has now when nobody
-    gives it; one that is gone is left out.
+    A row used to have every setting of every method, most of them unread, and the views' strengths in a table of their
+    own. A setting that did not exist then has the value it has now when nobody gives it.
     """
-    names = {field.name for field in fields(Settings)}
-    return flat(Settings(**{name: value for name, value in recorded.items() if name in names}))
+    given = {**recorded, **recorded.get("view", {})}
+    given = {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
+    return flat(Settings.read(Values({name: value for name, value in given.items() if name not in ELSEWHERE})))

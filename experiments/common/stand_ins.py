@@ -6,6 +6,7 @@ Ten classes, each a grating of its own direction and wavelength under noise: eas
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,21 +14,18 @@ from PIL import Image
 
 from kvicreg.data.formats import write_idx
 
-__all__ = ["write_stand_ins"]
-
 TRAIN, TEST, CLASSES = 200, 60, 10
+NAMES = [f"n{k:08}" for k in range(CLASSES)]
 
 
 def write_stand_ins(root: Path) -> Path:
     """MNIST, Fashion-MNIST, CIFAR-10, STL-10, TinyImageNet and ImageNet100 in small below `root`; returns it."""
     if not (root / "complete").is_file():
         rng = np.random.default_rng(0)
-        for name in ("mnist", "fashion-mnist"):
-            _idx(root / name, rng)
-        _cifar10(root / "cifar10", rng)
-        _stl10(root / "stl10", rng)
-        _tiny_imagenet(root / "tiny-imagenet", rng)
-        _imagenet100(root / "imagenet100", rng)
+        made = {"mnist": _idx, "fashion-mnist": _idx, "cifar10": _cifar10, "stl10": _stl10}
+        for name, make in {**made, "tiny-imagenet": _tiny_imagenet, "imagenet100": _imagenet100}.items():
+            (root / name).mkdir(parents=True, exist_ok=True)
+            make(root / name, rng)
         (root / "complete").touch()
     return root
 
@@ -46,7 +44,6 @@ def gratings(count: int, side: int, channels: int, rng: np.random.Generator) -> 
 
 
 def _idx(folder: Path, rng: np.random.Generator) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for stem, count in (("train", TRAIN), ("t10k", TEST)):
         images, labels = gratings(count, 28, 1, rng)
         write_idx(folder / f"{stem}-images-idx3-ubyte", images[:, 0])
@@ -55,7 +52,6 @@ def _idx(folder: Path, rng: np.random.Generator) -> None:
 
 def _cifar10(folder: Path, rng: np.random.Generator) -> None:
     """Records of a label and three planes, in five batches."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
         images, labels = gratings(TEST if name == "test_batch" else TRAIN // 5, 32, 3, rng)
         records = np.concatenate([labels[:, None], images.reshape(len(images), -1)], 1)
@@ -64,7 +60,6 @@ def _cifar10(folder: Path, rng: np.random.Generator) -> None:
 
 def _stl10(folder: Path, rng: np.random.Generator) -> None:
     """Planes column by column; labels count from 1."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, count in (("train", TRAIN // 2), ("test", TEST), ("unlabeled", TEST)):
         images, labels = gratings(count, 96, 3, rng)
         (folder / f"{name}_X.bin").write_bytes(np.ascontiguousarray(images.transpose(0, 1, 3, 2)).tobytes())
@@ -74,27 +69,27 @@ def _stl10(folder: Path, rng: np.random.Generator) -> None:
 
 def _tiny_imagenet(folder: Path, rng: np.random.Generator) -> None:
     """train/<wnid>/images/*.JPEG, val/images/*.JPEG with val_annotations.txt."""
-    wnids = [f"n{k:08}" for k in range(CLASSES)]
-    images, labels = gratings(TRAIN, 64, 3, rng)
-    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
-        _jpeg(folder / "train" / wnids[label] / "images" / f"{wnids[label]}_{number}.JPEG", image)
-    images, labels = gratings(TEST, 64, 3, rng)
+    for number, (image, name) in enumerate(_named(TRAIN, 64, rng)):
+        _jpeg(folder / "train" / name / "images" / f"{name}_{number}.JPEG", image)
     lines = []
-    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
+    for number, (image, name) in enumerate(_named(TEST, 64, rng)):
         _jpeg(folder / "val" / "images" / f"val_{number}.JPEG", image)
-        lines.append(f"val_{number}.JPEG\t{wnids[label]}\t0\t0\t63\t63\n")
+        lines.append(f"val_{number}.JPEG\t{name}\t0\t0\t63\t63\n")
     (folder / "val" / "val_annotations.txt").write_text("".join(lines))
-    (folder / "wnids.txt").write_text("\n".join(wnids) + "\n")
+    (folder / "wnids.txt").write_text("\n".join(NAMES) + "\n")
 
 
 def _imagenet100(folder: Path, rng: np.random.Generator) -> None:
     """train/<class>/ and val/<class>/, with a classes.txt that names the ten there are."""
-    classes = [f"n{k:08}" for k in range(CLASSES)]
     for split, count in (("train", TRAIN), ("val", TEST)):
-        images, labels = gratings(count, 72, 3, rng)
-        for number, (image, label) in enumerate(zip(images, labels, strict=True)):
-            _jpeg(folder / split / classes[label] / f"{number}.JPEG", image)
-    (folder / "classes.txt").write_text("\n".join(classes) + "\n")
+        for number, (image, name) in enumerate(_named(count, 72, rng)):
+            _jpeg(folder / split / name / f"{number}.JPEG", image)
+    (folder / "classes.txt").write_text("\n".join(NAMES) + "\n")
+
+
+def _named(count: int, side: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, str]]:
+    images, labels = gratings(count, side, 3, rng)
+    return zip(images, (NAMES[label] for label in labels), strict=True)
 
 
 def _jpeg(path: Path, image: np.ndarray) -> None:

@@ -10,21 +10,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from experiments.common.versions import remark
 from kvicreg.storage import write_atomically
-
-__all__ = [
-    "Row",
-    "grid",
-    "groups",
-    "markdown",
-    "name_of",
-    "note",
-    "on_page",
-    "percent",
-    "shared_settings",
-    "summary",
-    "write",
-]
 
 Row = dict[str, Any]
 SCORES = {"probe": "linear probe", "probe_few": "probe, 1,000 labels", "knn": "20-NN"}
@@ -37,12 +24,13 @@ def write(out: Path, stem: str, rows: Sequence[Row], text: str, **about: Any) ->
     """
     out.mkdir(parents=True, exist_ok=True)
     shared, apart = shared_settings(rows)
-    flat = [{key: value for key, value in row.items() if key != "config"} for row in rows]
+    flat = [{key: value for key, value in row.items() if key not in ("config", "fingerprint")} for row in rows]
     numbers = io.StringIO()
     writer = csv.DictWriter(numbers, list(dict.fromkeys(key for row in flat for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
-    whole = [{**row, "config": config} for row, config in zip(flat, apart, strict=True)]
+    versions = [{"fingerprint": row["fingerprint"]} if "fingerprint" in row else {} for row in rows]
+    whole = [{**row, "config": config, **code} for row, config, code in zip(flat, apart, versions, strict=True)]
     content = json.dumps({**about, "shared": shared, "rows": whole}, indent=1, allow_nan=False)
     for kind, written in {"md": text, "csv": numbers.getvalue(), "json": content + "\n"}.items():
         write_atomically(out / f"{stem}.{kind}", written.encode())
@@ -132,4 +120,4 @@ def on_page(path: Path, *, named: bool = False) -> str:
     shown = [f"![{picture.stem}](results/{picture.name})\n" for picture in pictures]
     files = ", ".join(f"[{kind}](results/{path.stem}.{kind})" for kind in ("json", "csv"))
     heading = [f"### {path.stem}\n"] if named else []
-    return "\n".join([*heading, *shown, text, f"Budget: {about['budget']}. Files: {files}.\n"])
+    return "\n".join([*heading, *shown, text, f"Budget: {about['budget']}. Files: {files}.{remark(path)}\n"])

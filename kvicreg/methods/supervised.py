@@ -46,10 +46,9 @@ class SupervisedOptions(MethodOptions, name="supervised"):
     classes: int | None = option(None, "Classes; by default the data's.", above=0)
 
     def heads(self, norm: str) -> dict[str, Any]:
-        return {"classes": self.resolved().classes}
+        if self.classes is None:
+            raise ValueError("the supervised control needs labels, and these images have none")
+        return {"classes": self.classes}
 
     def resolved(self, classes: int | None = None) -> SupervisedOptions:
-        count = self.classes or classes
-        if count is None:
-            raise ValueError("the supervised control needs labels, and these images have none")
-        return replace(self, classes=count)
+        return replace(self, classes=self.classes or classes)

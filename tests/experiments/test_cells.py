@@ -9,11 +9,11 @@ from experiments.common import tables
 from experiments.common.cells import Cell, splits
 from experiments.common.experiment import Experiment
 from experiments.common.job import Job
-from experiments.common.settings import changed, make
 from kvicreg.losses import kernel_vicreg
+from kvicreg.runs import RunFolder, Settings
 from kvicreg.training.alarm import NotFinite
 
-TINY = make(
+TINY = Settings.of(
     data="digits", image_size=16, images=300, holdout=200, epochs=1, batch_size=64, width=0.25, pool=1,
     projector_layers=2, projector_hidden=32, projector_outputs=32, probe_images=0, spectrum_images=32,
 )  # fmt: skip
@@ -34,7 +34,7 @@ def quiet(_):
 
 
 def one(labels=None, *, on="validation", probe_images=200, **changes):
-    return Cell(changed(TINY, **changes), labels or {}, on, probe_images)
+    return Cell(TINY.replace(**changes), labels or {}, on, probe_images)
 
 
 def rows_of(cells, folder, *, part="1/1", say=quiet, out="out", experiment=Plain, only=()):
@@ -60,7 +60,7 @@ def test_a_finished_cell_is_skipped_and_a_changed_one_is_run_again(tmp_path, mon
     rows_of([one(on="test")], tmp_path)  # another measurement of the same run
     assert ran == []
     rows_of([one(seed=1)], tmp_path)
-    assert [settings.seed for settings, _ in ran] == [1]
+    assert [settings.engine.seed for settings, _ in ran] == [1]
 
 
 def test_parts_share_the_cells_and_the_table_has_what_is_finished(tmp_path):
@@ -142,7 +142,7 @@ def test_a_new_default_of_the_loss_is_another_setting(tmp_path, monkeypatch):
     (again,) = rows_of([one()], tmp_path)
     assert len(ran) == 1
     assert (row["config"]["invariance_weight"], again["config"]["invariance_weight"]) == (1.0, 2.0)
-    assert "invariance_weight: 2.0" in (tmp_path / "runs" / one().name / "config.yaml").read_text()
+    assert RunFolder(tmp_path / "runs" / one().name).settings.flat()["invariance_weight"] == 2.0
 
 
 def test_a_setting_that_came_later_does_not_undo_a_cell_that_leaves_it_alone(tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ def test_a_cell_that_another_process_works_on_is_left_to_it(tmp_path, monkeypatc
     real = running.train
 
     def busy(settings, **more):
-        if settings.seed == 0:
+        if settings.engine.seed == 0:
             raise BlockingIOError("in use by kvicreg train, process 1")
         return real(settings, **more)
 
@@ -195,7 +195,7 @@ def test_a_table_is_continued_from_its_file_alone(tmp_path, monkeypatch):
 
     ran = spy(monkeypatch)
     again = rows_of(table, tmp_path / "here")
-    assert [settings.seed for settings, _ in ran] == [1]
+    assert [settings.engine.seed for settings, _ in ran] == [1]
     assert [row["label"] for row in again] == [0, 1]
     assert again[0] == rows[0]
     assert rows_of(table, tmp_path / "here") == again

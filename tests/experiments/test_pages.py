@@ -34,9 +34,9 @@ def test_every_number_in_the_files_has_the_settings_of_its_run():
 def test_a_page_has_a_section_for_every_file_and_names_what_was_not_run(tmp_path):
     results = tmp_path / "results"
     results.mkdir()
-    (results / "peers-digits.json").write_text('{"budget": "small"}')
+    (results / "peers-digits.json").write_text('{"budget": "small", "rows": []}')
     (results / "peers-digits.md").write_text("| method |\n")
-    (results / "defaults-vs-vicreg.json").write_text('{"budget": "small"}')
+    (results / "defaults-vs-vicreg.json").write_text('{"budget": "small", "rows": []}')
     (results / "defaults-vs-vicreg.md").write_text("said\n\n### mnist\n\n| a |\n")
     (results / "defaults-vs-vicreg.png").touch()
     assert main(["page", "--docs", str(tmp_path)]) == 0

@@ -17,7 +17,7 @@ def test_parts_make_the_whole_and_finished_cells_are_skipped(tmp_path, monkeypat
     real = selection.advance
 
     def advance(settings, *steps, **more):
-        if settings.kernel == "polynomial":
+        if settings.method.kernel.choice == "polynomial":
             raise ValueError("the loss is not finite")
         return real(settings, *steps, **more)
 

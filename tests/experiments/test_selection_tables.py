@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import kendalltau, spearmanr
 
-from experiments import fairness, selection
+from experiments import fairness, selection, trials
 from experiments.common.page import fill, part_of
 from kvicreg.selection.advice import advise_on_data, advise_on_ranking
 from kvicreg.selection.criteria import CRITERIA
@@ -35,21 +35,21 @@ def results():
 
 
 def test_correlations_are_scipys_and_failures_have_no_part(results):
-    found = selection.correlations(results)
+    found = trials.correlations(results)
     assert found["rankme"] == pytest.approx({"one": 1, "two": 1, "three": 1})
     assert found["loss"] == pytest.approx({"one": -1, "two": -1, "three": -1})
     study = [row for row in results["one"]["rows"] if row["seed"] == 0 and "error" not in row]
     values = [[row["criteria"]["4"]["lidar"] for row in study], [row["probe"] for row in study]]
     assert found["lidar"]["one"] == pytest.approx(spearmanr(*values).statistic)
-    kendall = selection.correlations(results, "kendall")
+    kendall = trials.correlations(results, "kendall")
     assert kendall["lidar"]["one"] == pytest.approx(kendalltau(*values).statistic)
 
 
 def test_regret_is_nothing_for_the_best_choice_and_all_for_the_worst(results):
-    found = selection.regrets(results)
+    found = trials.regrets(results)
     assert found["rankme"] == pytest.approx({"one": 0, "two": 0, "three": 0})
     assert found["loss"]["one"] == pytest.approx(0.05)
-    honest = selection.left_out(results)
+    honest = trials.left_out(results)
     assert {row["criterion"] for row in honest.values()} == {"rankme"}
     assert honest["two"]["regret"] == pytest.approx(0)
     assert honest["two"]["regret_of_rbf"] == pytest.approx(0.03)
@@ -57,11 +57,11 @@ def test_regret_is_nothing_for_the_best_choice_and_all_for_the_worst(results):
 
 def test_a_candidate_dropped_early_is_not_chosen_though_it_would_have_ended_best():
     rows = [{"candidate": f"k{i}", "criteria": {"1": {"rankme": -i}, "2": {"rankme": 10 * i}}} for i in range(8)]
-    assert selection.selected(rows, "rankme", [1, 2]) == "k3"  # the best of the first four at the end
+    assert trials.selected(rows, "rankme", [1, 2]) == "k3"  # the best of the first four at the end
 
 
 def test_evidence_and_advice(results):
-    evidence = selection.evidence(results)
+    evidence = trials.evidence(results)
     assert evidence["criterion"] == "rankme"
     assert evidence["data"]["one"]["best"] == "k5"
     assert evidence["data"]["one"]["best_gain_over_rbf"] == pytest.approx(0.05)
@@ -78,7 +78,7 @@ def test_advice_on_a_ranking_says_how_sure_it_is(results):
         about = {"candidate": name, "settings": {"kernel": name}, "steps": 10, "error": None, "score": value}
         return about | {"criteria": {"rankme": value, "lidar": value}, "standard_errors": {"rankme": error}}
 
-    evidence = selection.evidence(results)
+    evidence = trials.evidence(results)
     clear = advise_on_ranking({"criterion": "rankme", "ranking": [row("rbf", 1.0), row("linear", 0.5)]}, evidence)
     assert "rbf ranks first by rankme, ahead of linear." in clear
     assert any("The difference is clear" in line and "2 of 2 criteria" in line for line in clear)
@@ -124,10 +124,10 @@ def test_pages_are_filled_between_their_marks(tmp_path):
 
 @pytest.mark.skipif(not (ROOT / "docs/results/selection").is_dir(), reason="no results have been committed yet")
 def test_the_page_and_the_evidence_are_those_of_the_committed_results():
-    results = selection.read(ROOT / "docs/results/selection")
+    results = trials.read(ROOT / "docs/results/selection")
     assert part_of(ROOT / "docs/selection.md", "selection") == selection.markdown(results).strip()
     shipped = json.loads((ROOT / "kvicreg/selection/evidence.json").read_text())
-    assert shipped == json.loads(json.dumps(selection.evidence(results)))
+    assert shipped == json.loads(json.dumps(trials.evidence(results)))
 
 
 @pytest.mark.skipif(not (ROOT / "docs/results/fairness").is_dir(), reason="no results have been committed yet")

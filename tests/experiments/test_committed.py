@@ -1,0 +1,147 @@
+"""The committed results are those of the experiments as they stand: nothing that a file has is run again.
+
+Each table is made once more from its file alone, by the command that made it, on a machine without the data.
+"""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.common import Job, versions
+from experiments.common.experiment import Experiment, load_all
+from kvicreg.evaluation import probes
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+COMMANDS = {
+    "table2": ("table2", {}, (0,)),
+    "mnist": ("mnist", {}, ()),
+    "mnist-4-epochs": ("mnist", {"epochs": 4, "names": ("linear", "vicreg, published")}, (0,)),
+    "figure-umap": ("figure-umap", {}, ()),
+    "figure-eigenvalues": ("figure-eigenvalues", {}, ()),
+    "figure-polynomial": ("figure-polynomial", {}, (0,)),
+    "figure-rbf": ("figure-rbf", {}, (0,)),
+    "collapse-map": ("collapse-map", {}, ()),
+    "study": ("study", {}, ()),
+    "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
+    "peers-mnist": ("peers", {"data": "mnist", "images": 55_000, "epochs": 3}, ()),
+    "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
+}
+"""File, experiment, its flags and seeds; others are not asked for any more."""
+pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the package without its documents")
+
+
+def to_be_run_again(settings):
+    """SSL-HSIC was run with the RBF kernel, and not with its published one."""
+    return settings.get("method") == "ssl-hsic" and settings["kernel"] == "rbf"
+
+
+def in_order(row):
+    return str(
+        [row["method"], row["kernel"], row["on"], {k: v for k, v in row.items() if k not in ("config", "fingerprint")}]
+    )
+
+
+class Trained(Exception):
+    """Something was about to be run."""
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    def measured(self, job, cell):
+        raise Trained(f"{cell.labels} {cell.config}")
+
+    monkeypatch.setattr(Experiment, "measured", measured)
+    for path in RESULTS.glob("*.json"):
+        shutil.copy(path, tmp_path)
+    monkeypatch.setattr(Experiment, "figure", lambda *_: None)
+    for experiment in load_all().values():
+        monkeypatch.setattr(experiment, "figure", lambda *_: None)
+    return Job(runs=tmp_path / "runs", out=tmp_path, say=lambda _: None)
+
+
+@pytest.mark.parametrize("stem", COMMANDS)
+def test_a_table_is_made_from_its_file_alone(stem, job):
+    name, flags, seeds = COMMANDS[stem]
+    before = json.loads((RESULTS / f"{stem}.json").read_text())
+    rows = [row for row in before["rows"] if not to_be_run_again({**before["shared"], **row["config"]})]
+    if stem == "study" or len(rows) < len(before["rows"]):  # not complete: run nothing new
+        job = replace(job, only=("nothing",))
+    load_all()[name](**flags).run(replace(job, seeds=seeds))
+    after = json.loads((job.out / f"{stem}.json").read_text())
+    for kind in ("md", "csv") if rows == before["rows"] else ():
+        assert (job.out / f"{stem}.{kind}").read_text() == (RESULTS / f"{stem}.{kind}").read_text()
+    for now, then in zip(*(sorted(some, key=in_order) for some in (after["rows"], rows)), strict=True):
+        assert {k: v for k, v in now.items() if k != "config"} == {k: v for k, v in then.items() if k != "config"}
+        settings = {**before["shared"], **then["config"]}
+        if now["method"] not in ("raw pixels", "random encoder"):
+            assert {**after["shared"], **now["config"]} == settings
+
+
+@pytest.mark.parametrize("name", ["selection", "fairness"])
+def test_a_folder_of_results_is_continued_too(name, job):
+    shutil.copytree(RESULTS / name, job.out / name)
+    load_all()[name]().run(job)
+    for path in (RESULTS / name).glob("*.json"):
+        assert (job.out / name / path.name).read_text() == path.read_text()
+
+
+def test_a_setting_that_nothing_reads_any_more_does_not_count(job):
+    path = job.out / "table2.json"
+    table = json.loads(path.read_text())
+    table["shared"]["momentum"] = 0.5  # of an optimizer that was not used
+    path.write_text(json.dumps(table))
+    for other in job.out.glob("*.json"):
+        if other != path:
+            other.unlink()
+    load_all()["table2"]().run(replace(job, seeds=(0,)))
+    table["shared"]["learning_rate"] = 0.5
+    path.write_text(json.dumps(table))
+    job.absent.clear()
+    with pytest.raises(Trained):
+        load_all()["table2"]().run(replace(job, seeds=(0,), data_root=None, budget="small"))
+
+
+def test_a_row_says_which_code_it_is_of(tmp_path):
+    shutil.copy(RESULTS / "table2.json", tmp_path)
+    table = json.loads((tmp_path / "table2.json").read_text())
+    assert versions.statuses(tmp_path / "table2.json") == {"current": len(table["rows"])}
+    assert versions.remark(tmp_path / "table2.json") == ""
+
+    del table["rows"][0]["fingerprint"]
+    loss, *rest = table["rows"][-1]["fingerprint"].split()
+    table["rows"][-1]["fingerprint"] = " ".join([f"{1.01 * float(loss)}", *rest])
+    (tmp_path / "table2.json").write_text(json.dumps(table))
+    count = versions.statuses(tmp_path / "table2.json")
+    assert (count["stale"], count["unknown version"]) == (1, 1)
+    assert "1 of 24 rows: stale" in versions.remark(tmp_path / "table2.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"),
+    [
+        ({"threshold": 1.4}, True),
+        ({"kernel": "laplacian"}, True),
+        ({"method": "vicreg"}, True),
+        ({"data": "cifar10"}, True),  # which has other views
+        ({"epochs": 7, "seed": 3, "batch_size": 64}, False),
+        ({"spread_weight": None, "momentum": 0.3}, False),  # names of former times, and settings that nothing reads
+    ],
+)
+def test_a_fingerprint_is_of_the_method_the_kernel_the_loss_and_the_views(change, moved):
+    row = {"method": "kernel-vicreg", "config": {"data": "mnist", "kernel": "rbf", "epochs": 6}}
+    before, after = versions.fingerprint(row), versions.fingerprint({**row, "config": {**row["config"], **change}})
+    assert versions.agrees(before, after) != moved
+    if not moved:
+        assert before == after
+
+
+def test_a_change_of_the_probe_makes_every_row_stale(monkeypatch):
+    row = {"method": "raw pixels", "config": {"data": "mnist"}}
+    before = versions.fingerprint(row)
+    versions._probes.cache_clear()
+    monkeypatch.setattr(versions, "knn", lambda *a, k: probes.knn(*a, k=1))
+    assert not versions.agrees(before, versions.fingerprint(row))
+    versions._probes.cache_clear()
