@@ -23,6 +23,8 @@ def read_idx(path: Path) -> Tensor:
     if raw[:3] != b"\0\0\x08" or len(raw) < 4:
         raise ValueError(f"{path}: not an idx file of unsigned bytes (it starts with {raw[:4].hex()})")
     offset = 4 + 4 * raw[3]
+    if len(raw) < offset:
+        raise ValueError(f"{path}: its header of {raw[3]} dimensions is cut short")
     shape = tuple(int(n) for n in np.frombuffer(raw, ">i4", raw[3], offset=4))
     if not shape or min(shape) < 0:
         raise ValueError(f"{path}: its header tells the impossible shape {shape}")

@@ -16,6 +16,13 @@ def read_groups(source: str, data: ImageData) -> list[str]:
     The rows of a csv file are in the order of the images, unless it has a column "path": then they are found by
     the end of their path. COLUMN alone is looked up in groups.csv beside the images.
     """
+    try:
+        return _read(source, data)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"--groups {source}: expected text in UTF-8, got other bytes ({error})") from error
+
+
+def _read(source: str, data: ImageData) -> list[str]:
     file, _, column = source.rpartition(":")
     folders = list(data.paths[0].parents)[:3] if data.paths else []
     beside = [folder / "groups.csv" for folder in folders if (folder / "groups.csv").is_file()]

@@ -139,8 +139,11 @@ class RunFolder:
         path = self.path / "metrics.csv"
         if not path.is_file():
             return Metrics({}, [])
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ValueError(f"{path} is damaged ({error}): delete it, or train the run again") from error
         names = [name for name in (rows[0] if rows else []) if name and name != "warning"]
         if rows and "epoch" not in names:
             raise ValueError(f"{path} has no column 'epoch': it was not written by kvicreg")

@@ -75,6 +75,7 @@ def test_a_number_in_prose_is_the_results(page, place, number, expression):
 def test_every_figure_of_the_readme_has_a_source():
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("## How well it works")[1].split("\n## ")[0]
     for paragraph in section.split("\n\n"):
-        sources = {n.lstrip("-") for match in COMMENT.finditer(paragraph) for n in re.findall(r"(-?[\d.]+) = ", match[1])}
+        comments = " ".join(match[1] for match in COMMENT.finditer(paragraph))
+        sources = set(re.findall(r"-?([\d.]+) = ", comments))
         told = set(re.findall(r"(?<![\d.,])\d+\.\d+(?![\d.])", COMMENT.sub("", paragraph)))
         assert told <= sources, f"no source for {sorted(told - sources)}"
