@@ -199,37 +199,38 @@ class _MatchedDistances(torch.autograd.Function):
         return pull, -pull
 
 
-def two_view_distances(views: Tensor) -> tuple[Tensor, Tensor]:
-    """`within_distances` of each of two views ``(2, n, p)``, and `matched_distances` of one with the other.
+def two_view_distances(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """`within_distances` of each of two views ``(n, p)``, ``(2, n, n)``, and `matched_distances` of one with the other.
 
     One pass for both, and one for their gradients.
     """
     if not is_concrete():
-        return within_distances(views), matched_distances(views[0], views[1])
-    within, matched = _TwoViewDistances.apply(views)
+        return within_distances(torch.stack([first, second])), matched_distances(first, second)
+    within, matched = _TwoViewDistances.apply(first, second)
     return within, matched
 
 
 class _TwoViewDistances(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, views: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.origin = origin_of(views.flatten(0, 1))
-        x = views - ctx.origin
+    def forward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        x = first.new_empty(2, *first.shape)
+        torch.sub(first, origin_of(first), out=x[0])
+        torch.sub(second, origin_of(second), out=x[1])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(views, x)
-        return _squared_distances(x), squared_length(x[0] - x[1])
+        ctx.save_for_backward(first, second, x)
+        return _squared_distances(x), squared_length(first - second)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None) -> Tensor:
-        views, x = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor | None, matched_grad: Tensor | None) -> tuple[Tensor, Tensor]:
+        first, second, x = ctx.saved_tensors
         if torch.is_grad_enabled():  # to be differentiated again
-            x = views - ctx.origin
+            x = torch.stack([first - origin_of(first), second - origin_of(second)])
         pulls = torch.zeros_like(x) if grad is None else _pull_of_distances(x, grad)
         if matched_grad is not None:
-            twice = (2 * matched_grad).unsqueeze(-1)
-            pulls[0].addcmul_(x[0], twice).addcmul_(x[1], twice, value=-1)
-            pulls[1].addcmul_(x[1], twice).addcmul_(x[0], twice, value=-1)
-        return pulls
+            pull = (first - second).mul_((2 * matched_grad).unsqueeze(-1))
+            pulls[0].add_(pull)
+            pulls[1].sub_(pull)
+        return pulls[0], pulls[1]
 
 
 def safe_sqrt(x: Tensor) -> Tensor:

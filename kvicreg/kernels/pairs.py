@@ -10,7 +10,7 @@ All of it runs in float32 at least, and accepts leading batch dimensions: points
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from itertools import combinations
 from typing import Self
@@ -45,12 +45,8 @@ __all__ = [
 class Pairs(ABC):
     """Pairs of points, with `inner`, `squared_distance`, `distance` and `l1_distance` of each."""
 
-    x: Tensor
-
-    @property
-    def dimension(self) -> int:
-        """p, the number of coordinates."""
-        return self.x.shape[-1]
+    dimension: int
+    """p, the number of coordinates."""
 
     @cached_property
     @abstractmethod
@@ -80,19 +76,29 @@ class Pairs(ABC):
 class AllPairs(Pairs):
     """Every row of `x` with every row of `y`, or of `x` itself: quantities of shape ``(..., n, m)``.
 
-    `squared` computes the squared distances where somebody else knows a better way.
+    `x` may be a tuple of views ``(n, p)``, which are stacked when they have to be. `squared` computes the squared
+    distances where somebody else knows a better way.
     """
 
-    def __init__(self, x: Tensor, y: Tensor | None = None, squared: Callable[[], Tensor] | None = None) -> None:
-        self.x = at_least_float32(x, "x")
+    def __init__(
+        self, x: Tensor | tuple[Tensor, ...], y: Tensor | None = None, squared: Callable[[], Tensor] | None = None
+    ) -> None:
+        self._views = [at_least_float32(view, "x") for view in (x if isinstance(x, tuple) else (x,))]
         self.y = None if y is None else at_least_float32(y, "y")
-        if self.x.dim() < 2 or (self.y is not None and self.y.dim() < 2):
-            raise ValueError(f"points must have shape (n, p), got {tuple(x.shape)}")
-        if self.y is not None and self.x.shape[-1] != self.y.shape[-1]:
+        first = self._views[0]
+        if first.dim() < 2 or (self.y is not None and self.y.dim() < 2):
+            raise ValueError(f"points must have shape (n, p), got {tuple(first.shape)}")
+        self.dimension = first.shape[-1]
+        if self.y is not None and self.dimension != self.y.shape[-1]:
             raise ValueError(
-                f"x and y must have the same number of columns, got {self.x.shape[-1]} and {self.y.shape[-1]}"
+                f"x and y must have the same number of columns, got {self.dimension} and {self.y.shape[-1]}"
             )
         self._squared = squared
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The points, ``(..., n, p)``."""
+        return torch.stack(self._views) if len(self._views) > 1 else self._views[0]
 
     @cached_property
     def inner(self) -> Tensor:
@@ -112,7 +118,7 @@ class AllPairs(Pairs):
         return l1_distances(self.x) if self.y is None else torch.cdist(self.x, self.y, p=1.0)
 
     def divided(self, scales: Tensor) -> AllPairs:
-        return AllPairs(self.x / scales, None if self.y is None else self.y / scales)
+        return AllPairs(self.x / scales.to(self.x), None if self.y is None else self.y / scales.to(self.y))
 
 
 class MatchedPairs(Pairs):
@@ -127,7 +133,7 @@ class MatchedPairs(Pairs):
             raise ValueError(
                 f"x and y must have the same shape (n, p), got {tuple(self.x.shape)} and {tuple(self.y.shape)}"
             )
-        self._squared = squared
+        self.dimension, self._squared = self.x.shape[-1], squared
 
     @cached_property
     def inner(self) -> Tensor:
@@ -142,7 +148,7 @@ class MatchedPairs(Pairs):
         return (self.x - self.y).abs().sum(-1)
 
     def divided(self, scales: Tensor) -> MatchedPairs:
-        return MatchedPairs(self.x / scales, self.y / scales)
+        return MatchedPairs(self.x / scales.to(self.x), self.y / scales.to(self.y))
 
 
 class SamePoints(Pairs):
@@ -152,6 +158,7 @@ class SamePoints(Pairs):
         self.x = at_least_float32(x, "x")
         if self.x.dim() < 2:
             raise ValueError(f"x must have shape (n, p), got {tuple(x.shape)}")
+        self.dimension = self.x.shape[-1]
 
     @cached_property
     def inner(self) -> Tensor:
@@ -166,11 +173,11 @@ class SamePoints(Pairs):
         return self.squared_distance
 
     def divided(self, scales: Tensor) -> SamePoints:
-        return SamePoints(self.x / scales)
+        return SamePoints(self.x / scales.to(self.x))
 
 
 class ViewPairs:
-    """Views ``(v, n, p)`` of the same samples.
+    """Several views ``(n, p)`` of the same samples.
 
     Attributes:
         within: every two samples of each view.
@@ -179,11 +186,11 @@ class ViewPairs:
     Of two views the distances within and across are computed together, whichever is needed first.
     """
 
-    def __init__(self, views: Tensor) -> None:
+    def __init__(self, views: Sequence[Tensor]) -> None:
         if len(views) == 2:
-            both = cache(lambda: two_view_distances(views))
-            self.within = AllPairs(views, squared=lambda: both()[0])
+            both = cache(lambda: two_view_distances(views[0], views[1]))
+            self.within = AllPairs(tuple(views), squared=lambda: both()[0])
             self.across = [MatchedPairs(views[0], views[1], squared=lambda: both()[1])]
         else:
-            self.within = AllPairs(views)
-            self.across = [MatchedPairs(x, y) for x, y in combinations(views.unbind(), 2)]
+            self.within = AllPairs(torch.stack(list(views)))
+            self.across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]

@@ -73,7 +73,7 @@ class PerDimension(Kernel):
             raise ValueError("this kernel's scales are not fixed yet: call kernel.resolve(views) first")
         if self._resolved_for is not None and pairs is self._resolved_for[0]:
             return cast(P, self._resolved_for[1])  # its distances are those of the median heuristic
-        return pairs.divided(self.scales.to(pairs.x))
+        return pairs.divided(self.scales)
 
     def diagonal(self, x: Tensor) -> Tensor:
         return self.resolve(x).evaluate(SamePoints(x))

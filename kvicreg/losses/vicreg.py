@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.tensors import full_precision
+from kvicreg.kernels.tensors import full_precision, is_concrete
 from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or, with_settings
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
@@ -159,12 +159,29 @@ def invariance_term(z: Tensor, shard: Shard) -> Tensor:
 def coordinate_variances(z: Tensor, shard: Shard) -> Tensor:
     """The unbiased variance of every coordinate of every view, ``(v, p)``."""
     if shard.world == 1:
+        variances: Tensor = _Variances.apply(z) if is_concrete() else z.var(dim=1)
+        return variances
+    with torch.no_grad():  # to the first order, and there is no other here, no gradient goes through the mean
+        mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
+    return shard.sum((z - mean).square().sum(dim=1)) / (shard.total - 1)
+
+
+class _Variances(torch.autograd.Function):
+    """The gradient of a variance is ``2 (z - mean) / (n - 1)``: nothing goes through the mean."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor) -> Tensor:
         centred = z - z.mean(dim=1, keepdim=True)
-    else:
-        with torch.no_grad():  # to the first order, and there is no other here, none goes through the mean
-            mean = shard.sum(z.sum(dim=1, keepdim=True)) / shard.total
-        centred = z - mean
-    return shard.sum(centred.square().sum(dim=1)) / (shard.total - 1)
+        ctx.save_for_backward(z, centred)
+        return centred.square().sum(dim=1) / (z.shape[1] - 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        z, centred = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            centred = z - z.mean(dim=1, keepdim=True)
+        pull: Tensor = centred * (2 / (z.shape[1] - 1) * grad).unsqueeze(1)
+        return pull
 
 
 def covariance_term(z: Tensor, variances: Tensor, shard: Shard) -> Tensor:

@@ -37,7 +37,7 @@ def covariance_operator(
     if z.dim() not in (2, 3) or z.shape[-2] < 2:
         raise ValueError(f"z must have shape (b, p) or (views, b, p) with b >= 2, got {tuple(z.shape)}")
     with full_precision(z):
-        views = z if z.dim() == 3 else z.unsqueeze(0)
+        views = z.unbind() if z.dim() == 3 else (z,)
         operator = _embed(views, kernels.get(kernel), approximation, Shard.of(z, gather=gather)).operator
         return operator if z.dim() == 3 else operator.of_view(0)
 
@@ -58,7 +58,7 @@ def view_operators(
     if shard.total < 2:
         raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
     kernel = kernel.unit(views[0].shape[-1]) if unit else kernel
-    embedded = _embed(torch.stack(list(views)), kernel, approximation, shard)
+    embedded = _embed(tuple(views), kernel, approximation, shard)
     return embedded.operator, embedded.distance()
 
 
@@ -78,12 +78,14 @@ class _Embedded:
         return self.shard.sum(torch.stack(each).mean()) / self.shard.total
 
 
-def _embed(views: Tensor, kernel: Kernel, approximation: Approximation | None, shard: Shard) -> _Embedded:
-    """Views ``(v, b, p)`` as explicit features, where there are any, or else by their Gram matrices."""
-    rank = kernel.rank(views.shape[-1])
+def _embed(views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximation | None, shard: Shard) -> _Embedded:
+    """Views ``(b, p)`` as explicit features, where there are any, or else by their Gram matrices."""
+    rank = kernel.rank(views[0].shape[-1])
     if approximation is None and not isinstance(kernel, Linear):
-        whole = shard.gather(views)
-        pairs, shard = ViewPairs(whole), Shard.of(whole, gather=False)
+        if shard.world > 1:
+            views = shard.gather(torch.stack(views)).unbind()
+            shard = Shard.of(views[0], gather=False)
+        pairs = ViewPairs(views)
         kernel = kernel.resolve(pairs.within)
         gram, size = _sized(kernel.evaluate(pairs.within), kernel, shard)
         return _Embedded(kernel, CovarianceOperator.from_symmetric(gram, rank, size), pairs.across, shard)
@@ -93,8 +95,8 @@ def _embed(views: Tensor, kernel: Kernel, approximation: Approximation | None, s
         operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=size**2)
     else:
         assert isinstance(kernel, Linear)
-        operator = CovarianceOperator.from_features(views, shard=shard, rank=rank, scale=kernel.gamma)
-    across = [MatchedPairs(x, y) for x, y in combinations(views.unbind(), 2)]
+        operator = CovarianceOperator.from_features(torch.stack(views), shard=shard, rank=rank, scale=kernel.gamma)
+    across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]
     return _Embedded(kernel, operator, across, shard)
 
 

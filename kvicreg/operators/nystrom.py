@@ -89,14 +89,14 @@ class Nystrom(Approximation):
 
 def _kmeans_seeds(points: Tensor, kernel: Kernel, count: int, generator: torch.Generator) -> Tensor:
     """Indices of `count` points by k-means++ seeding in feature space."""
-    own = kernel.evaluate(SamePoints(points))
+    diagonal = kernel.evaluate(SamePoints(points))
     with outside_transforms():
         thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)
     chosen = [(thresholds[0] * len(points)).long().clamp_max(len(points) - 1)]
-    nearest = torch.full_like(own, torch.inf)
+    nearest = torch.full_like(diagonal, torch.inf)
     for threshold in thresholds[1:]:
         last = points[chosen[-1]].unsqueeze(0)
-        distance = own + own[chosen[-1]] - 2 * kernel.evaluate(AllPairs(points, last)).squeeze(-1)
+        distance = diagonal + diagonal[chosen[-1]] - 2 * kernel.evaluate(AllPairs(points, last)).squeeze(-1)
         nearest = torch.minimum(nearest, distance.clamp_min(0))
         cumulative = nearest.double().cumsum(0)
         chosen.append(torch.searchsorted(cumulative, threshold * cumulative[-1]).clamp_max(len(points) - 1))
