@@ -34,6 +34,7 @@ SHARED = (
     "images", "holdout", "encoder", "width", "pool", "epochs", "batch_size", "optimizer", "learning_rate",
     "projector_layers", "projector_hidden", "projector_outputs",
 )  # fmt: skip
+SCORES: tuple[str, ...] = ("probe", "probe_low", "probe_high", "knn")
 
 
 @dataclass(frozen=True)
@@ -139,8 +140,8 @@ def _content(job: Job, both: Sequence[tuple[Cell, Row]]) -> dict[str, Any]:
     steps = _steps(first, len(data))
     of_trial: dict[int, dict[str, Any]] = {}
     for cell, row in both:
-        numbers = {key: round(row[key], 5) for key in ("probe", "probe_low", "probe_high", "knn") if key in row}
-        outcome: dict[str, Any] = {"error": row["failed"]} if "failed" in row else numbers
+        outcome: dict[str, Any] = {key: round(row[key], 5) for key in SCORES if key in row}
+        outcome |= {"error": row["failed"]} if "failed" in row else {}
         rows.append({**cell.labels, "seed": row["seed"], **outcome, "fingerprint": row["fingerprint"]})
         if "failed" not in row:
             of_trial.setdefault(row["seed"], {})[cell.labels["candidate"]] = (rows[-1], row, job.runs / cell.name)

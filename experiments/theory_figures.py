@@ -58,13 +58,17 @@ def draw_nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
             axes.set_title(f"{name.split(' (')[0]}, {which}: R² = {r2[name][ten]:.2f}")
         for line, (title, curves, low) in enumerate([("accuracy", accuracy, 0.4), ("R²", r2, -0.05)]):
             axes = figure.add_subplot(grid[line, 3], title=f"{title}, by components", box_aspect=1, ylim=(low, 1.03))
-            for name, values in curves.items():
-                axes.plot(counts, values, marker="o", markersize=4, color=KERNELS[name], label=name)
-            axes.set_xlabel("leading components used")
-            axes.grid(axis="y", alpha=0.25)
+            _by_components(axes, counts, curves)
             if title == "accuracy":
                 axes.legend(loc="center right", bbox_to_anchor=(1.03, 0.66))
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+
+
+def _by_components(axes: Axes, counts: list[int], curves: dict[str, list[float]]) -> None:
+    for name, values in curves.items():
+        axes.plot(counts, values, marker="o", markersize=4, color=KERNELS[name], label=name)
+    axes.set_xlabel("leading components used")
+    axes.grid(axis="y", alpha=0.25)
 
 
 def draw_stability(measured: dict[str, Any], path: Path) -> None:

@@ -22,7 +22,9 @@ Budgets: *smoke* tries the commands in a minute, *small* is two cores and some h
 the shipped recipes, for GPUs. Each number is of a run folder like any other; finished runs are skipped, those cut short
 are resumed, and machines that share the folder share the work with `--part`. Runs that a table in `--out` already has
 are not made again, so that a table can be continued from its file alone. *small* and *full* train in bfloat16 where the
-hardware has it, else in float32; the column `precision` tells.
+hardware has it, else in float32; the column `precision` tells. Each row has a fingerprint of the code that it rests on:
+a step of its training in miniature, and the probes. `python -m experiments check`, which is part of `make check`, tells
+which rows are older than a change that moves numbers, and so does this page.
 
 Elsewhere: [the study of the settings](parametrization.md), [choosing without labels](selection.md),
 [groups](fairness.md), [what the loss costs](scaling.md), [reliability](reliability.md).

@@ -66,6 +66,12 @@ def test_every_experiment_is_listed_with_what_it_does(capsys):
     assert main(["table2", "--budget", "huge"]) == 2
 
 
+def test_the_package_knows_nothing_of_its_experiments():
+    package = Path(__file__).parents[2] / "kvicreg"
+    lines = [line for path in package.rglob("*.py") for line in path.read_text().splitlines()]
+    assert not [line for line in lines if line.strip().startswith(("import experiments", "from experiments"))]
+
+
 def test_the_papers_numbers_are_where_they_belong():
     assert paper_tables.PAPER["stl10"]["rq"] == 72.34
     assert paper_tables.PAPER["tiny-imagenet"]["vicreg"] == "collapse"
