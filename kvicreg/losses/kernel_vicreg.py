@@ -17,7 +17,7 @@ from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
 from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, weights_or, with_settings
-from kvicreg.operators import Approximation, CovarianceOperator, view_operators
+from kvicreg.operators import Approximation, CovarianceOperator, shared_operator, view_operators
 from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
@@ -27,9 +27,14 @@ __all__ = ["KernelVICRegLoss", "KernelVICRegOptions", "kernel_vicreg_terms", "th
 Parametrization = Literal["scaled", "paper"]
 CovarianceForm = Literal["norm", "squared"]
 MixtureRule = Literal["pairs", "loss"]
+Spectrum = Literal["per-view", "shared"]
 
-DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {"scaled": (1.0, 1.0, 0.02), "paper": (0.5, 1.0, 2.0)}
-"""(invariance, variance, covariance): ours, and the triple the paper uses most on natural images."""
+DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {
+    "scaled": (1.0, 1.0, 0.02),
+    "shared": (1.0, 2.0, 0.04),
+    "paper": (0.5, 1.0, 2.0),
+}
+"""(invariance, variance, covariance): ours, with a shared spectrum, and what the paper uses most on natural images."""
 DEFAULT_THRESHOLD: dict[str, float] = {"scaled": 1.5, "paper": 1.0}
 
 
@@ -48,6 +53,12 @@ class KernelVICRegOptions(Options):
     group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
     group_bandwidth: bool = option(False, "The median heuristic within each group on its own.")
     learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
+    spectrum: Spectrum = option("per-view", "A spectrum for each view, or one shared by all (scaled only).")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.spectrum == "shared" and not self.scaled:
+            raise ValueError('spectrum "shared" is in units of the total variance: it has no parametrization "paper"')
 
     @property
     def scaled(self) -> bool:
@@ -62,7 +73,7 @@ class KernelVICRegOptions(Options):
     @property
     def weights(self) -> tuple[float, float, float]:
         """alpha, beta and zeta; the parametrization's own where none are given."""
-        return weights_or(DEFAULT_WEIGHTS[self.parametrization], self)
+        return weights_or(DEFAULT_WEIGHTS["shared" if self.spectrum == "shared" else self.parametrization], self)
 
     def resolved(self) -> Self:
         """The same settings with the parametrization's own weights and threshold where none are given."""
@@ -89,6 +100,11 @@ class KernelVICRegLoss(TermsLoss):
 
     With more than two views it is the mean of the loss over all pairs of views, measured by the mean ``tr C`` of all.
 
+    With ``spectrum="shared"`` there is one spectrum for all views, and one eigendecomposition: that of ``C_bar``, the
+    covariance of the mean over an image's views of ``phi``. With T the mean total variance of the views, the invariance
+    is ``1 - tr C_bar / T``, the share of variance that views of one image do not share, and variance and covariance are
+    those of ``C_bar`` in units of T.
+
     With `groups`, a whole number for each row, variance and covariance are also those within each group, every group
     counting the same: ``(1 - group_weight) * whole batch + group_weight * mean over the groups``. Groups with fewer
     than two members in the (global) batch are left out.
@@ -111,6 +127,7 @@ class KernelVICRegLoss(TermsLoss):
         learn_mixture_by: where the kernel is a learnable mixture, what its shares follow: "pairs", how well each member
             tells two views of an image from two images, or "loss", which flees into the easiest member; see
             `losses.mixture`.
+        spectrum: "per-view", or "shared" (scaled only).
 
     `loss(z1, z2)` in training mode with gradients enabled is a step of training, in which smoothed bandwidths move;
     `terms` changes nothing. The settings are kept together in `options`.
@@ -142,6 +159,7 @@ class KernelVICRegLoss(TermsLoss):
         group_weight: float = 0.5,
         group_bandwidth: bool = False,
         learn_mixture_by: MixtureRule = "pairs",
+        spectrum: Spectrum = "per-view",
     ) -> None:
         super().__init__()
         self.options = KernelVICRegOptions(
@@ -156,6 +174,7 @@ class KernelVICRegLoss(TermsLoss):
             group_weight=group_weight,
             group_bandwidth=group_bandwidth,
             learn_mixture_by=learn_mixture_by,
+            spectrum=spectrum,
         ).resolved()
         check_approximation(approximation)
         self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
@@ -180,7 +199,7 @@ class KernelVICRegLoss(TermsLoss):
     threshold, eps = setting("threshold"), setting("eps")
     covariance, include_diagonal = setting("covariance"), setting("include_diagonal")
     group_weight, group_bandwidth = setting("group_weight"), setting("group_bandwidth")
-    learn_mixture_by = setting("learn_mixture_by")
+    learn_mixture_by, spectrum = setting("learn_mixture_by"), setting("spectrum")
 
     def advance(self, *views: Tensor) -> None:
         """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
@@ -220,28 +239,37 @@ def three_terms(operator: CovarianceOperator, distance: Tensor, options: KernelV
     return LossTerms.weighted(options.weights, distance, 2 * variance.mean(), 2 * covariance.mean())
 
 
-def variance_term(operator: CovarianceOperator, options: KernelVICRegOptions) -> Tensor:
+def shared_terms(operator: CovarianceOperator, total: Tensor, options: KernelVICRegOptions) -> LossTerms:
+    """The terms of ``C_bar``, the operator of the views' mean, in units of the views' mean total variance."""
+    unit = total.clamp_min(0) + (options.eps + operator.round_off)
+    invariance = (unit - options.eps - operator.trace()).clamp_min(0) / unit
+    variance, covariance = variance_term(operator, options, unit), covariance_term(operator, options, unit)
+    return LossTerms.weighted(options.weights, invariance, variance, covariance)
+
+
+def variance_term(operator: CovarianceOperator, options: KernelVICRegOptions, total: Tensor | None = None) -> Tensor:
     """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
 
     Over all b directions, those that must be zero included; scaled: over the r that can vary, with lambda_i in units of
-    their mean, ``tr C / r``.
+    ``total / r``, by default their mean, ``tr C / r``.
     """
     threshold, eps = options.deviation, options.eps
     values = operator.eigenvalues()
     if options.scaled:
         r = operator.rank_bound
-        deviations = (values[..., :r] * (r / total_variance(operator, eps)).unsqueeze(-1) + eps).sqrt()
+        total = total_variance(operator, eps) if total is None else total
+        deviations = (values[..., :r] * (r / total).unsqueeze(-1) + eps).sqrt()
         return (threshold - deviations).clamp_min(0).square().mean(-1)
     hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
     missing: float = (operator.samples - values.shape[-1]) * max(0.0, threshold - eps**0.5) ** 2
     return (hinges + missing) / operator.samples
 
 
-def covariance_term(operator: CovarianceOperator, options: KernelVICRegOptions) -> Tensor:
-    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with the same trace."""
+def covariance_term(operator: CovarianceOperator, options: KernelVICRegOptions, total: Tensor | None = None) -> Tensor:
+    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with this trace, or its own."""
     norm = operator.hs_norm() if options.include_diagonal else operator.offdiagonal_hs_norm()
     if options.scaled:  # before it is squared, which may be more than the type can hold
-        norm = norm * operator.rank_bound**0.5 / total_variance(operator, options.eps)
+        norm = norm * operator.rank_bound**0.5 / (total_variance(operator, options.eps) if total is None else total)
     return norm.square() if options.covariance == "squared" else norm
 
 
@@ -289,6 +317,9 @@ def _batch_terms(
     approximation: Approximation | None,
     gather: bool,
 ) -> LossTerms:
+    if options.spectrum == "shared":
+        operator, total = shared_operator(views, kernel, approximation, gather, unit=options.scaled)
+        return shared_terms(operator, total, options)
     operator, distance = view_operators(views, kernel, approximation, gather, unit=options.scaled)
     return three_terms(operator, distance, options)  # in two lines: torch 2.5 can't compile the starred call
 

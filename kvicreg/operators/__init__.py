@@ -5,6 +5,7 @@ from kvicreg.operators.build import covariance_operator, view_operators
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.nystrom import Nystrom
 from kvicreg.operators.random_fourier import RandomFourier
+from kvicreg.operators.shared import shared_operator
 
 __all__ = [
     "Approximation",
@@ -12,5 +13,6 @@ __all__ = [
     "Nystrom",
     "RandomFourier",
     "covariance_operator",
+    "shared_operator",
     "view_operators",
 ]

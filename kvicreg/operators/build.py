@@ -19,7 +19,7 @@ from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 
-__all__ = ["covariance_operator", "view_operators"]
+__all__ = ["check_samples", "covariance_operator", "sized", "view_operators"]
 
 
 def covariance_operator(
@@ -55,8 +55,7 @@ def view_operators(
     it, never a b x b cross Gram matrix. With `unit` the kernel is divided by its value at unit-variance input.
     """
     shard = Shard.of(views[0], gather=gather)
-    if shard.total < 2:
-        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+    check_samples(shard)
     kernel = kernel.unit(views[0].shape[-1]) if unit else kernel
     embedded = _embed(tuple(views), kernel, approximation, shard)
     return embedded.operator, embedded.distance()
@@ -87,11 +86,11 @@ def _embed(views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximati
             shard = Shard.of(views[0], gather=False)
         pairs = ViewPairs(views)
         kernel = kernel.resolve(pairs.within)
-        gram, size = _sized(kernel.evaluate(pairs.within), kernel, shard)
+        gram, size = sized(kernel.evaluate(pairs.within), kernel, shard)
         return _Embedded(kernel, CovarianceOperator.from_symmetric(gram, rank, size), pairs.across, shard)
     if approximation is not None:
         kernel = resolved(kernel, views, shard)
-        features, size = _sized(approximation.features(views, kernel, shard), kernel, shard)
+        features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
         operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=size**2)
     else:
         assert isinstance(kernel, Linear)
@@ -100,7 +99,13 @@ def _embed(views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximati
     return _Embedded(kernel, operator, across, shard)
 
 
-def _sized(values: Tensor, kernel: Kernel, shard: Shard) -> tuple[Tensor, float | Tensor]:
+def check_samples(shard: Shard) -> None:
+    """Refuse a batch without variance."""
+    if shard.total < 2:
+        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+
+
+def sized(values: Tensor, kernel: Kernel, shard: Shard) -> tuple[Tensor, float | Tensor]:
     """The values of an unbounded kernel over a number that all processes share, and that number.
 
     A polynomial of embeddings of 1e6 is 1e24, and the sum of its squares more than float32 can hold.

@@ -57,6 +57,15 @@ def cases():
                             )
                         ),
                     )
+    for kernel in ("linear", "rbf", "polynomial"):
+        for name in ("exact", "nystrom"):
+            make_kernel, approximation = KERNELS[kernel], APPROXIMATIONS[name]
+            yield (
+                f"{kernel} {name} shared spectrum",
+                lambda k=make_kernel, a=approximation, **kw: KernelVICRegLoss(
+                    k(), approximation=a(), spectrum="shared", **kw
+                ),
+            )
     for kernel in ("linear", "rbf", "mixture"):
         for name in ("exact", "nystrom", "rff"):
             for own in (False, True):
