@@ -93,12 +93,15 @@ class AllPairs(Pairs):
             raise ValueError(
                 f"x and y must have the same number of columns, got {self.dimension} and {self.y.shape[-1]}"
             )
-        self._squared = squared
+        self._squared, self._grad_enabled = squared, torch.is_grad_enabled()
 
     @cached_property
     def x(self) -> Tensor:
         """The points, ``(..., n, p)``."""
-        return torch.stack(self._views) if len(self._views) > 1 else self._views[0]
+        if len(self._views) == 1:
+            return self._views[0]
+        with torch.set_grad_enabled(self._grad_enabled):  # whoever looks at them first, perhaps without gradients
+            return torch.stack(self._views)
 
     @cached_property
     def inner(self) -> Tensor:
