@@ -13,6 +13,7 @@ from kvicreg.models.encoder import ENCODERS, EncoderOptions
 from kvicreg.models.projector import ProjectorOptions
 from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions
 from kvicreg.options import Options, choice, option
+from kvicreg.runs.durations import minutes
 
 __all__ = ["EngineOptions", "ModelOptions", "RecordOptions", "ScheduleOptions", "Settings"]
 
@@ -35,12 +36,20 @@ class ScheduleOptions(Options):
     max_steps: int | None = option(
         None, "Stop after this many optimizer steps, even within an epoch; the schedule spans all epochs.", above=0
     )
+    time_limit: str | None = option(
+        None, "Save and stop after this long, such as 30m or 2h; --resume goes on, with the same limit again."
+    )
     batch_size: int = option(512, "Images per batch, over all processes.", at_least=2)
     accumulate: int = option(
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
     )
     warmup_epochs: float = option(0.5, "Epochs of linear warm-up.", at_least=0)
     final_learning_rate: float = option(0.0, "Where the cosine ends.", at_least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.time_limit is not None:
+            minutes(self.time_limit, "time_limit")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,11 @@ import yaml
 from kvicreg.data import ImageData
 from kvicreg.runs import RunFolder, Settings, load_settings
 from kvicreg.runs.config import dump_settings
+from kvicreg.runs.durations import minutes
 from kvicreg.selection.advice import read_evidence
 from kvicreg.selection.candidates import Candidate, check_candidates, read_candidates
 from kvicreg.selection.halving import Rung, plan, sizes
-from kvicreg.selection.options import SelectOptions, minutes, steps
+from kvicreg.selection.options import SelectOptions, steps
 from kvicreg.storage import read_yaml, write_atomically
 from kvicreg.training.estimate import timed
 

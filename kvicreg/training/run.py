@@ -19,6 +19,7 @@ from kvicreg.data import ImageData
 from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.methods import Method
 from kvicreg.runs import RunFolder, Settings, save_encoder
+from kvicreg.runs.durations import minutes
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
@@ -28,6 +29,7 @@ from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
 from kvicreg.training.progress import ProgressLines
 from kvicreg.training.record import Record
+from kvicreg.training.stopping import Stopping
 
 
 def train(
@@ -76,11 +78,13 @@ def train(
     checkpoints = Checkpoints(
         run, record, guard, steps=recording.checkpoint_steps, minutes=recording.checkpoint_minutes
     )
+    limit = settings.schedule.time_limit
+    stopping = Stopping(checkpoints, seconds=None if limit is None else 60 * minutes(limit), quiet=quiet)
 
     with ExitStack() as stack, clear_errors(settings, console):
         trainer = build_trainer(
             settings,
-            callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks],
+            callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks, stopping],
             logger=_loggers(settings, run.path),
         )
 
@@ -94,8 +98,12 @@ def train(
             if not resume:
                 run.write_settings(settings)
             console.print(_opening_lines(settings, data, method), highlight=False, soft_wrap=True)
+            if resume and not run.checkpoint("last").is_file():
+                console.print(f"{run.path} has no checkpoint yet: it starts from the beginning.", soft_wrap=True)
         _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
         if trainer.is_global_zero:
+            if not guard.started:
+                console.print(f"{run.path} is finished: all of its {settings.schedule.epochs} epochs are done.")
             save_encoder(
                 method.encoder,
                 run.path,
