@@ -18,7 +18,15 @@ from kvicreg.models.projector import Projector
 from kvicreg.models.weights import load_weights, one_line, save_weights
 from kvicreg.storage import write_atomically
 
-__all__ = ["encoder_hash", "encoder_weights", "has_encoder", "load_encoder", "read_description", "save_encoder"]
+__all__ = [
+    "encoder_hash",
+    "encoder_weights",
+    "has_encoder",
+    "load_encoder",
+    "read_description",
+    "remove_encoder",
+    "save_encoder",
+]
 
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
 
@@ -116,6 +124,12 @@ def _check_description(description: dict[str, Any], encoder: nn.Module) -> None:
 def has_encoder(folder: Path) -> bool:
     """Whether a training has left its encoder here."""
     return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
+
+
+def remove_encoder(folder: Path) -> None:
+    """Take away what `save_encoder` has left."""
+    for name in (DESCRIPTION, WEIGHTS, PROJECTOR):
+        (folder / name).unlink(missing_ok=True)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

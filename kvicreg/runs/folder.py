@@ -29,7 +29,7 @@ import numpy as np
 
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs.config import dump_settings, load_settings
-from kvicreg.runs.encoder import encoder_hash, load_encoder, read_description
+from kvicreg.runs.encoder import encoder_hash, has_encoder, load_encoder, read_description, remove_encoder
 from kvicreg.runs.settings import Settings
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
@@ -91,6 +91,11 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether there is a run here, finished or not."""
         return self.config.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training has reached its end and left its encoder."""
+        return has_encoder(self.path)
 
     def lock(self, work: str) -> AbstractContextManager[None]:
         """Hold the folder for this process while it does this work."""
@@ -186,6 +191,10 @@ class RunFolder:
         """The trained encoder in evaluation mode."""
         read_description(self.path)  # says so where the training has not finished
         return load_encoder(self.path, projector=projector, device=device)
+
+    def remove_encoder(self) -> None:
+        """Take away the encoder of a run that trains on; its weights are in the last checkpoint."""
+        remove_encoder(self.path)
 
     def export_path(self, format: Literal["onnx", "torch"]) -> Path:
         """The encoder in a format for others to run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from kvicreg.data.options import DataOptions
 from kvicreg.data.presets import ViewOptions
@@ -115,7 +115,11 @@ class Settings(Options):
         return Path(self.record.out or f"runs/{self.data.short_name}-{self.method.label}")
 
     def agrees_with(self, other: Settings) -> bool:
-        """Whether a run with the settings `other`, resolved, is what these settings ask for.
+        """Whether a run with the settings `other`, resolved, is what these settings ask for."""
+        return not self.beyond(other)
+
+    def beyond(self, other: Settings) -> dict[str, Any]:
+        """What these settings ask for that a run with the settings `other`, resolved, is not, by flat name.
 
         What these leave open may be anything there; where the run and its data lie does not matter.
         """
@@ -126,7 +130,8 @@ class Settings(Options):
             model=replace(self.model, encoder=encoder if image_size is None else encoder.resolved(image_size)),
         ).flat()
         theirs = other.flat()
-        return all(v is None or v == theirs.get(name) for name, v in mine.items() if name not in elsewhere)
+        different = {name: v for name, v in mine.items() if v is not None and v != theirs.get(name)}
+        return {name: value for name, value in different.items() if name not in elsewhere}
 
     def resolved_method(self, classes: int | None = None) -> Settings:
         """These settings with the method's own defaults written out."""

@@ -75,16 +75,19 @@ class Checkpoints(pl.Callback):
             return  # the end of the epoch saves, after it has been measured
         self.due |= self.steps is not None and batches % self.steps == 0
         self.due |= time.monotonic() - self.saved_at > 60 * self.minutes
+        self.due |= trainer.global_step == module.settings.schedule.max_steps  # more may be wanted later
         is_whole_step = batches % int(trainer.num_training_batches) % module.settings.schedule.accumulate == 0
         if self.due and is_whole_step and trainer.is_global_zero:
             self.save_now(trainer, module)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         score = self.record.score()
         if score is not None and score > self.best:
             self.best = score
             self._save(trainer, "best")
-        self._save(trainer, "last")
+        is_whole_epoch = module.batches_done % int(trainer.num_training_batches) == 0
+        if is_whole_epoch or _is_split(trainer):  # else max_steps ended it, and the last step has been saved
+            self._save(trainer, "last")
 
     def save_now(self, trainer: pl.Trainer, module: Any) -> bool:
         """Save the last checkpoint between two steps, by the first process alone; whether that can be done.
@@ -92,7 +95,7 @@ class Checkpoints(pl.Callback):
         Every process holds all weights, so none has to wait for the others, whose clocks and signals differ. Where
         each holds a part, only the end of an epoch is saved.
         """
-        if trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy):
+        if _is_split(trainer):
             return False
         self.guard.check_weights(trainer, module)  # never replace a good checkpoint by a broken one
         content = trainer._checkpoint_connector.dump_checkpoint()  # save_checkpoint, without its barrier
@@ -109,3 +112,8 @@ class Checkpoints(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
+
+
+def _is_split(trainer: pl.Trainer) -> bool:
+    """Whether each process holds a part of the weights."""
+    return trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy)

@@ -22,10 +22,6 @@ class ProgressLines(pl.Callback):
         self.last_warning = ""
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
-        if trainer.is_global_zero and module.batches_done:
-            epoch, batch = divmod(module.batches_done, module.batches_per_epoch)
-            where = f"epoch {epoch + 1}, batch {batch + 1} of {module.batches_per_epoch}"
-            self.console.print(f"Goes on at {where}.", highlight=False)
         if trainer.is_global_zero and self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("epoch {task.fields[epoch]}"),

@@ -23,6 +23,7 @@ from kvicreg.runs.durations import minutes
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
+from kvicreg.training.continuing import continued, go_on
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
@@ -48,7 +49,8 @@ def train(
         settings: what to train on what, and how.
         encoder: a module of your own, with `.feature_dim`, in place of the settings'.
         data: images of your own, in place of the settings'.
-        resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit.
+        resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit. The
+            settings may differ from the run's in `training.continuing.MAY_CHANGE`; what they leave open stays.
         overwrite: replace the folder if it exists.
         quiet: print nothing.
         callbacks: Lightning callbacks of your own, called after ours.
@@ -56,6 +58,9 @@ def train(
     calm_lightning()
     console = Console(quiet=quiet)
     settings = settings or Settings()
+    if resume:
+        run = RunFolder.open(settings.folder)
+        settings = continued(run, settings.beyond(run.settings))
 
     # images, and the views that show the network what should not matter
     data = settings.data.load() if data is None else data
@@ -90,20 +95,17 @@ def train(
 
         # nothing has been written so far
         if trainer.is_global_zero:
-            if resume:
-                RunFolder.open(run.path)
             run.path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(run.lock("kvicreg train"))
+            lines = _opening_lines(settings, data, method)
+            if resume:
+                lines += go_on(run, module)
             run.prepare(resume=resume, overwrite=overwrite)
             if not resume:
                 run.write_settings(settings)
-            console.print(_opening_lines(settings, data, method), highlight=False, soft_wrap=True)
-            if resume and not run.checkpoint("last").is_file():
-                console.print(f"{run.path} has no checkpoint yet: it starts from the beginning.", soft_wrap=True)
+            console.print("\n".join(lines), highlight=False, soft_wrap=True)
         _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
         if trainer.is_global_zero:
-            if not guard.started:
-                console.print(f"{run.path} is finished: all of its {settings.schedule.epochs} epochs are done.")
             save_encoder(
                 method.encoder,
                 run.path,
@@ -137,7 +139,6 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
     try:
         return pl.Trainer(
             max_epochs=schedule.epochs,
-            max_steps=schedule.max_steps or -1,
             accelerator=engine.accelerator,
             devices=engine.devices,
             num_nodes=engine.nodes,
@@ -173,7 +174,7 @@ def _loggers(settings: Settings, folder: Path) -> list[Any]:
     return loggers
 
 
-def _opening_lines(settings: Settings, data: ImageData, method: Method) -> str:
+def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[str]:
     schedule = settings.schedule
     c, h, w = data.shape
     size = sum(p.numel() for p in method.parameters())
@@ -188,7 +189,7 @@ def _opening_lines(settings: Settings, data: ImageData, method: Method) -> str:
             f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
             f"its {schedule.batch_size} images: not the loss of one batch of {together}."
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _tell_unreadable(data: ImageData, run: RunFolder, console: Console) -> None:

@@ -30,7 +30,7 @@ class Stopped(Exception):
 
 
 class Stopping(pl.Callback):
-    """Ends the training by `Stopped` after the step in which a signal came or the time was up, with a checkpoint.
+    """Ends the training after `max_steps`; and by `Stopped`, with a checkpoint, after a signal or when time is up.
 
     The first process decides and saves; the others leave signals to it, and end with it. A second signal ends the
     training at once.
@@ -48,7 +48,8 @@ class Stopping(pl.Callback):
         self.is_first = True
         self.handlers: dict[int, Any] = {}
 
-    def on_train_start(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
+        trainer.should_stop |= _is_last_step(trainer, module)
         self.is_first = trainer.is_global_zero
         if trainer.received_sigterm:  # by Lightning, a moment ago
             self.reason = SIGNALS[signal.SIGTERM]
@@ -58,6 +59,7 @@ class Stopping(pl.Callback):
                     self.handlers[number] = signal.signal(number, self._receive)
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
+        trainer.should_stop |= _is_last_step(trainer, module)  # Lightning's max_steps can't be resumed exactly
         if not self._is_due():
             return
         _, batch = divmod(module.batches_done, module.batches_per_epoch)

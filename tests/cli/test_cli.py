@@ -61,7 +61,7 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--epochs", "many"], "epochs: expected int, got 'many'"),
         (["train", "--epochs", "0"], "epochs must be positive"),
         (["train", "--optimizer", "adamm"], "did you mean 'adam'"),
-        (["train", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
+        (["select", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
         (["train", "--kernel", "rfb"], "did you mean 'rbf'"),
         (["train", "--blurr", "1"], "did you mean '--blur'"),
         (["train", "--encoder", "resnet81"], "did you mean 'resnet18'"),
