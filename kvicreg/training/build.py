@@ -11,9 +11,8 @@ from kvicreg.data import ImageData, Views
 from kvicreg.data.addresses import key
 from kvicreg.methods import Method
 from kvicreg.models.encoder import feature_dim
-from kvicreg.models.weights import load_weights
 from kvicreg.runs import Settings
-from kvicreg.runs.encoder import encoder_weights
+from kvicreg.runs.encoder import fill_encoder
 
 __all__ = ["build_groups", "build_method", "build_views", "resolve"]
 
@@ -75,5 +74,5 @@ def build_method(settings: Settings, encoder: nn.Module | None = None) -> Method
         encoder = model.encoder.build(data.channels, data.image_size, model.norm)
     projector = model.projector.build(feature_dim(encoder), model.norm)
     if model.init is not None:
-        load_weights(encoder, encoder_weights(model.init))
+        fill_encoder(encoder, model.init)
     return settings.method.build(encoder, projector, norm=model.norm, seed=settings.engine.seed)
