@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from kvicreg.data.given import given_name
 from kvicreg.data.options import DataOptions
 from kvicreg.data.presets import ViewOptions
 from kvicreg.methods import METHODS, MethodOptions
 from kvicreg.models.encoder import ENCODERS, EncoderOptions
+from kvicreg.models.given import GivenEncoder
 from kvicreg.models.projector import ProjectorOptions
 from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions
 from kvicreg.options import Options, choice, option
@@ -121,9 +123,14 @@ class Settings(Options):
     def beyond(self, other: Settings) -> dict[str, Any]:
         """What these settings ask for that a run with the settings `other`, resolved, is not, by flat name.
 
-        What these leave open may be anything there; where the run and its data lie does not matter.
+        What these leave open may be anything there; where the run and its data lie does not matter, and what was given
+        from Python is no matter of settings.
         """
         elsewhere = {"out", "data_root", *(["precision"] if self.engine.precision == "auto" else [])}
+        if given_name(other.data.source) is not None:
+            elsewhere.add("data")
+        if isinstance(other.model.encoder, GivenEncoder):
+            elsewhere |= {"encoder", *self.model.encoder.flat()}
         encoder, image_size = self.model.encoder, other.data.image_size
         mine = replace(
             self.resolved_method(getattr(other.method, "classes", None)),

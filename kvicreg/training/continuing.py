@@ -11,7 +11,7 @@ from kvicreg.runs import RunFolder, Settings
 if TYPE_CHECKING:
     from kvicreg.training.module import SelfSupervised
 
-__all__ = ["MAY_CHANGE", "continued", "go_on"]
+__all__ = ["MAY_CHANGE", "check_given", "continued", "go_on"]
 
 MAY_CHANGE = (
     "epochs", "max_steps", "time_limit", "log_every", "checkpoint_steps", "checkpoint_minutes", "probe_every", "wandb",
@@ -44,6 +44,18 @@ def continued(run: RunFolder, changes: Mapping[str, Any]) -> Settings:
                 f"A new run can start from this one's encoder: --init {run.path}"
             )
     return settings.replace(**changes)
+
+
+def check_given(before: Settings, now: Settings) -> None:
+    """Refuse to go on with images or an encoder from Python that are not those of the run."""
+    for name, one, other in (
+        ("data", before.data.source, now.data.source),
+        ("encoder", before.model.encoder.choice, now.model.encoder.choice),
+    ):
+        if one != other:
+            raise ValueError(
+                f"{name}: this run was trained with {name} {one}, not {other}; it goes on with the same alone"
+            )
 
 
 def go_on(run: RunFolder, module: SelfSupervised) -> list[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from kvicreg.data import batches
+from kvicreg.data import ImageData, batches
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words
 from kvicreg.training.build import build_method, build_views, resolve
@@ -26,9 +26,9 @@ class Timing(NamedTuple):
     device: torch.device
 
 
-def timed(settings: Settings, steps: int = 3) -> Timing:
+def timed(settings: Settings, steps: int = 3, data: ImageData | None = None) -> Timing:
     """Train for `steps` batches on one device, forget the weights, and keep the time and the memory."""
-    data = settings.data.load()
+    data = settings.data.load() if data is None else data
     views = build_views(settings, data)
     settings = resolve(settings, data, views)
     engine, schedule = settings.engine, settings.schedule

@@ -23,7 +23,7 @@ from kvicreg.runs.durations import minutes
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
-from kvicreg.training.continuing import continued, go_on
+from kvicreg.training.continuing import check_given, continued, go_on
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
@@ -47,8 +47,8 @@ def train(
 
     Args:
         settings: what to train on what, and how.
-        encoder: a module of your own, with `.feature_dim`, in place of the settings'.
-        data: images of your own, in place of the settings'.
+        encoder: a module of your own, with `.feature_dim`, in place of the settings'; the config has its name alone.
+        data: images of your own, in place of the settings'; the config has their name, number, shape and fingerprint.
         resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit. The
             settings may differ from the run's in `training.continuing.MAY_CHANGE`; what they leave open stays.
         overwrite: replace the folder if it exists.
@@ -65,7 +65,9 @@ def train(
     # images, and the views that show the network what should not matter
     data = settings.data.load() if data is None else data
     views = build_views(settings, data)
-    settings = resolve(settings, data, views)
+    settings = resolve(settings, data, views, encoder)
+    if resume:
+        check_given(run.settings, settings)
 
     # the model: encoder, projector, loss
     method = build_method(settings, encoder)

@@ -89,7 +89,7 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--config", "{tmp}/bad.yaml"], "did you mean 'epochs'"),
         (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
         (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
-        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "no encoder.json with encoder.safetensors, and no checkpoint"),
+        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "and no checkpoint last.ckpt"),
         (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
         (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
         (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json with encoder.safetensors, and no checkpoint"),
