@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,6 +67,8 @@ def train(argv: list[str]) -> str:
         settings, cost = estimate(settings)
         print(dump_settings(settings), end="")
         return f"{cost} Nothing was written."
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print("Starting PyTorch and Lightning ...", flush=True)
     from kvicreg.training.run import train as run
 
     folder: Path = run(settings, resume=start.resume is not None, overwrite=start.overwrite)

@@ -12,6 +12,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from torch import nn
 
@@ -56,14 +57,16 @@ def train(
         callbacks: Lightning callbacks of your own, called after ours.
     """
     calm_lightning()
-    console = Console(quiet=quiet)
+    console = Console(quiet=quiet or getattr(rank_zero_only, "rank", 0) != 0)
     settings = settings or Settings()
     if resume:
         run = RunFolder.open(settings.folder)
         settings = continued(run, settings.beyond(run.settings))
 
     # images, and the views that show the network what should not matter
-    data = settings.data.load() if data is None else data
+    if data is None:
+        console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
+        data = settings.data.load()
     views = build_views(settings, data)
     settings = resolve(settings, data, views, encoder)
     if resume:
@@ -179,10 +182,10 @@ def _loggers(settings: Settings, folder: Path) -> list[Any]:
 def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[str]:
     schedule = settings.schedule
     c, h, w = data.shape
-    size = sum(p.numel() for p in method.parameters())
+    encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
     lines = [
         f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
-        f"{settings.model.encoder.choice}, {size:,} parameters; "
+        f"{settings.model.encoder.choice}, {encoder:,} parameters (projector: {projector:,} more); "
         f"{schedule.epochs} epochs of batches of {schedule.batch_size}."
     ]
     if schedule.accumulate > 1:
