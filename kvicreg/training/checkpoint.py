@@ -53,7 +53,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class Checkpoints(pl.Callback):
     """Keeps the last checkpoint, from which a run continues exactly, and the best.
 
-    Best is the highest online probe accuracy (on training images) where there are labels, else the lowest loss.
+    Best is the highest online probe accuracy (on training images) where there are labels, else the highest agreement of
+    two views (CKA), which has predicted probes best.
 
     Args:
         run: where checkpoints are kept.

@@ -19,7 +19,7 @@ from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, mixture_s
 COLUMNS = (
     "epoch", "step", "loss", "invariance", "variance", "covariance", "effective_rank", "effective_rank_bound",
     "top_eigenvalue", "embedding_scale", "bandwidth", "learning_rate", "images_per_second", "probe_accuracy",
-    "knn_accuracy", "warning",
+    "knn_accuracy", "cka", "warning",
 )  # fmt: skip
 
 
@@ -93,6 +93,7 @@ class Record(pl.Callback):
         row |= {name: value for name, value in now._asdict().items() if name in COLUMNS}
         row |= {"epoch": epoch, "step": trainer.global_step, "images_per_second": rate}
         row |= {"learning_rate": module.current_learning_rate()}
+        row |= {"cka": self.fixed.agreement(module.method, module.device)}
         row |= dict(zip(("probe_accuracy", "knn_accuracy"), probe or (math.nan, math.nan), strict=True))
         warnings = alarm.warnings(now, self.first, bounded=bounded)
         self.repeated, before = module.repeated_decompositions, self.repeated
@@ -119,9 +120,9 @@ class Record(pl.Callback):
             alarm.check_finite(float(self.sums["loss"]), self.batches)
 
     def score(self) -> float | None:
-        """How good the last epoch was: probe accuracy, or minus the loss without labels; None if not measured."""
+        """How good the last epoch was: probe accuracy, or without labels how much views agree; None if not measured."""
         if self.fixed.probe is None:
-            return -float(self.rows[-1]["loss"])
+            return float(self.rows[-1]["cka"])
         accuracy = float(self.rows[-1]["probe_accuracy"])
         return None if accuracy != accuracy else accuracy
 
