@@ -14,7 +14,7 @@ from kvicreg.data import first_images
 from kvicreg.evaluation.maps import umap_points
 from kvicreg.measures.features import extract
 from kvicreg.runs import RunFolder, load_encoder
-from kvicreg.runs.encoder import has_encoder
+from kvicreg.runs.stored import has_encoder
 
 IMAGES = {"smoke": 60, "small": 3_000, "full": 5_000}
 SHOWN = 10

@@ -17,7 +17,7 @@ from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, con
 from experiments.common.job import Job, rows_of_tables
 from experiments.common.versions import fingerprint
 from kvicreg.runs import RunFolder, load_encoder
-from kvicreg.runs.encoder import has_encoder
+from kvicreg.runs.stored import has_encoder
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.run import train
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +25,9 @@ class StartOptions(Options):
     """How a run begins."""
 
     config: str | None = option(None, "Recipe to start from: a shipped one by name, or a YAML file; flags change it.")
-    resume: str | None = option(None, "Run folder to continue from its last checkpoint, exactly; takes no other flag.")
+    resume: str | None = option(
+        None, "Run folder to continue from its last checkpoint, exactly; with --epochs, longer than it was to be."
+    )
     overwrite: bool = option(False, "Replace the run folder if it exists.")
     dry_run: bool = option(False, "Print the resolved settings and an estimate of time and memory, and stop.")
 
@@ -44,34 +47,45 @@ def train(argv: list[str]) -> str:
         kvicreg train --data mnist --kernel laplacian --epochs 20 --out runs/first
         kvicreg train --data photos/ --encoder resnet18 --image-size 64 --out runs/photos
         kvicreg train --config paper-cifar10-rq --epochs 100
-        kvicreg train --resume runs/first
+        kvicreg train --resume runs/first --epochs 50
     """
     if "--help" in argv or "-h" in argv:
         return help_page("train", train.__doc__ or "", TrainOptions, argv, COMMON)
-    recipe = value_of("config", argv)
-    base = Settings() if recipe is None else load_settings(recipe)
+    recipe, resumed = value_of("config", argv), value_of("resume", argv)
+    if resumed is not None:
+        base = RunFolder.open(resumed).settings
+    else:
+        base = Settings() if recipe is None else load_settings(recipe)
     given = parse_flags(TrainOptions, argv, base.given())
     start = StartOptions(
         **{name: given.pop(name) for name in ("config", "resume", "overwrite", "dry_run") if name in given}
     )
-    if start.resume is not None:
-        if given or start.config or start.overwrite or start.dry_run:
-            raise UsageError(
-                "--resume continues a run as it was and takes no other flag; a new run can start from it: --init"
-            )
-        settings = RunFolder.open(start.resume).settings.replace(out=start.resume)
-    else:
-        settings = _changed(base, given)
+    settings = _changed(base, given) if start.resume is None else _continued(start, given)
     if start.dry_run:
         from kvicreg.training.estimate import estimate
 
         settings, cost = estimate(settings)
         print(dump_settings(settings), end="")
         return f"{cost} Nothing was written."
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print("Starting PyTorch and Lightning ...", flush=True)
     from kvicreg.training.run import train as run
 
     folder: Path = run(settings, resume=start.resume is not None, overwrite=start.overwrite)
+    if not RunFolder(folder).is_finished:
+        return f"Run folder: {folder} (metrics, checkpoints). Next: kvicreg train --resume {folder}"
     return f"Run folder: {folder} (encoder, metrics, checkpoints). Next: kvicreg evaluate {folder}"
+
+
+def _continued(start: StartOptions, given: dict[str, object]) -> Settings:
+    from kvicreg.training.continuing import continued
+
+    run = RunFolder.open(start.resume or "")
+    others = {name: value for name, value in start.given().items() if name != "resume"}
+    try:
+        return continued(run, {**others, **given})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def _changed(base: Settings, given: dict[str, object]) -> Settings:

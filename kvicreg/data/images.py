@@ -42,6 +42,7 @@ class ImageData:
         class_names: names of the labels, or None.
         paths: the files, or None when the images live in memory.
         unreadable: the files found to be bad so far, in the order of `paths`.
+        loaded_by: the settings that have loaded these images, or None for images from elsewhere.
     """
 
     name: str
@@ -50,6 +51,7 @@ class ImageData:
     labels: Tensor | None = None
     class_names: list[str] | None = None
     paths: Sequence[Path] | None = None
+    loaded_by: Any = None
 
     def __len__(self) -> int:
         raise NotImplementedError

@@ -14,6 +14,7 @@ from kvicreg.data import formats
 from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.files import FileData, common_size
 from kvicreg.data.folders import Listing, list_file, list_folder
+from kvicreg.data.given import refuse_given
 from kvicreg.data.images import ArrayData, ImageData
 from kvicreg.data.transforms import LUMA
 
@@ -46,6 +47,7 @@ def load(
         >>> load("mnist-small")
         ArrayData('mnist-small', 'train': 8,000 images 1x28x28, 10 classes)
     """
+    refuse_given(str(source))
     if split not in SPLITS:
         raise ValueError(f"split: expected one of {', '.join(SPLITS)}, got {split!r}")
     if image_size is not None and image_size < 1:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from kvicreg.data.given import given_name
 from kvicreg.data.groups import read_groups
 from kvicreg.data.images import ArrayData, ImageData
 from kvicreg.data.loading import load
@@ -41,7 +42,7 @@ class DataOptions(Options):
     @property
     def short_name(self) -> str:
         """The source's name without its path."""
-        return Path(self.source).name or "images"
+        return given_name(self.source) or Path(self.source).name or "images"
 
     def whole(self) -> ImageData:
         """All images of the source."""
@@ -54,7 +55,9 @@ class DataOptions(Options):
 
     def load(self) -> ImageData:
         """The images to train on."""
-        return self.part(self.whole())
+        data = self.part(self.whole())
+        data.loaded_by = self
+        return data
 
     def groups(self, source: str, data: ImageData) -> list[str]:
         """The group of each of the images to train on, `data`; a file of groups has a row for each of all images."""

@@ -8,9 +8,10 @@ import torch
 
 from kvicreg.data import ImageData, Views, load
 from kvicreg.data.catalogue import DATA_SETS
+from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
 
-__all__ = ["EvaluationData", "evaluation_data", "training_views"]
+__all__ = ["EvaluationData", "evaluation_data", "given_data", "training_views"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,19 @@ def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None =
     if on is not None:
         notes.append("normalised as the encoder's own training data")
     return EvaluationData(train.name, train, test, "; ".join(notes) or "as they are")
+
+
+def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *, seed: int = 0) -> EvaluationData:
+    """The images that a run was given from Python, given once more; without test images a fifth of them is held out."""
+    source = run.settings.data.source
+    if recorded_source(data, run.settings.data) != source:
+        raise ValueError(f"data: these are other images than those of {run.path}, which was trained on {source}")
+    if test is not None:
+        return EvaluationData(data.name, data, test, "as they are")
+    train, test = _split(data, seed)
+    return EvaluationData(
+        data.name, train, test, f"{len(test)} images (a fifth, seed {seed}) held out of pretraining's own"
+    )
 
 
 def _split(data: ImageData, seed: int) -> tuple[ImageData, ImageData]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kvicreg.data import ImageData
 from kvicreg.evaluation.diagnostics import diagnose
 from kvicreg.evaluation.labelled import with_labels
 from kvicreg.evaluation.maps import map_arrays, map_subset
@@ -29,19 +30,27 @@ HISTORY = ("loss", "invariance", "variance", "covariance", "effective_rank", "to
 
 
 def evaluate(
-    path: str | Path, options: Options | None = None, *, command: str | None = None, say: Say = lambda _: None
+    path: str | Path,
+    options: Options | None = None,
+    *,
+    data: ImageData | None = None,
+    test: ImageData | None = None,
+    command: str | None = None,
+    say: Say = lambda _: None,
 ) -> dict[str, Any]:
     """Evaluate a run folder and write the results (of other data: results of their own) into it; returns them.
 
     Args:
         path: the run folder.
         options: what to evaluate.
+        data: the images that the run was trained on, where they were given from Python.
+        test: images to score probes on, with those; by default a fifth of them.
         command: the command line to note in the results.
         say: is given a line for each part that begins.
     """
     run, options = RunFolder.open(path), options or Options()
     with run.lock("kvicreg evaluate"):
-        session = Session(run, options, say)
+        session = Session(run, options, say, data, test)
         results = _measure(session, command)
         arrays = {f"{s}|{m}": v.numpy() for s, measures in session.scores.items() for m, v in measures.items()}
         run.write_arrays("scores", options.on, fingerprint=np.array(session.fingerprints[1]), **arrays)

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from kvicreg.data import ImageData
-from kvicreg.evaluation.data import evaluation_data, training_views
+from kvicreg.evaluation.data import evaluation_data, given_data, training_views
 from kvicreg.evaluation.intervals import bootstrap_interval
 from kvicreg.evaluation.options import Options
 from kvicreg.evaluation.results import measure
@@ -30,14 +30,25 @@ class Session:
         run: the run.
         options: what to evaluate.
         say: is given a line for each part that begins.
+        data, test: images of a run that was given its own from Python.
     """
 
-    def __init__(self, run: RunFolder, options: Options, say: Say) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        options: Options,
+        say: Say,
+        data: ImageData | None = None,
+        test: ImageData | None = None,
+    ) -> None:
         say(f"evaluating {run.name} on {options.on or run.settings.data.source}")
         self.run, self.options, self.say = run, options, say
         self.device = choose_device(options.device)
         self.encoder = run.encoder(device=self.device)
-        self.data = evaluation_data(run, options.on, root=options.data_root, seed=options.seed)
+        if data is None:
+            self.data = evaluation_data(run, options.on, root=options.data_root, seed=options.seed)
+        else:
+            self.data = given_data(run, data, test, seed=options.seed)
         self.views = training_views(run)
         self.fingerprints = (fingerprint(self.data.train), fingerprint(self.data.test))
         self.cache = FeatureCache(run.features)

@@ -14,9 +14,20 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.data import ImageData, in_order
+from kvicreg.data.given import given_source
+from kvicreg.data.options import DataOptions
 from kvicreg.storage import write_atomically
 
-__all__ = ["FeatureCache", "choose_device", "dtype_of", "evaluating", "extract", "fingerprint", "stream_features"]
+__all__ = [
+    "FeatureCache",
+    "choose_device",
+    "dtype_of",
+    "evaluating",
+    "extract",
+    "fingerprint",
+    "recorded_source",
+    "stream_features",
+]
 
 Progress = Callable[[int, int], None]  # (images done, images in all)
 Alter = Callable[[Tensor, Tensor], Tensor]  # (uint8 images, their indices) -> uint8 images
@@ -107,6 +118,14 @@ def fingerprint(data: ImageData) -> str:
     rows = torch.linspace(0, len(data) - 1, min(32, len(data))).long()
     digest.update(data.fetch(rows).contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def recorded_source(data: ImageData, options: DataOptions) -> str:
+    """What a config says of the images: the source that the settings load them from, or that they are from Python."""
+    loader, names = data.loaded_by, ("source", "split", "images", "holdout")
+    if loader is not None and all(getattr(loader, name) == getattr(options, name) for name in names):
+        return options.source
+    return given_source(data, fingerprint(data))
 
 
 class FeatureCache:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -16,11 +15,10 @@ from kvicreg.models.encoder import build_encoder, feature_dim
 from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
 from kvicreg.models.weights import load_weights, one_line, save_weights
+from kvicreg.runs.stored import DESCRIPTION, PROJECTOR, WEIGHTS, StoredEncoder, Which
 from kvicreg.storage import write_atomically
 
-__all__ = ["encoder_hash", "encoder_weights", "has_encoder", "load_encoder", "read_description", "save_encoder"]
-
-DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
+__all__ = ["describe_encoder", "fill_encoder", "load_encoder", "remove_encoder", "save_encoder"]
 
 
 def save_encoder(
@@ -37,11 +35,28 @@ def save_encoder(
 
     An encoder not made by `build_encoder` is marked "custom": `load_encoder` asks for the module to fill.
     """
-    from kvicreg import __version__
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    description = {
+    description = describe_encoder(encoder, image_size, mean, std, data, projector)
+    save_weights(encoder, folder / WEIGHTS)
+    if projector is not None:
+        save_weights(projector, folder / PROJECTOR)
+    write_atomically(folder / DESCRIPTION, json.dumps(description, indent=2).encode() + b"\n")
+    return folder / WEIGHTS
+
+
+def describe_encoder(
+    encoder: nn.Module,
+    image_size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    data: str | None = None,
+    projector: nn.Module | None = None,
+) -> dict[str, Any]:
+    """What `load_encoder` needs beside the weights, in plain values."""
+    from kvicreg import __version__
+
+    return {
         "architecture": getattr(encoder, "description", {"name": "custom"}),
         "feature_dim": feature_dim(encoder),
         "image_size": image_size,
@@ -51,35 +66,30 @@ def save_encoder(
         "projector": getattr(projector, "description", None),
         "version": __version__,
     }
-    save_weights(encoder, folder / WEIGHTS)
-    if projector is not None:
-        save_weights(projector, folder / PROJECTOR)
-    write_atomically(folder / DESCRIPTION, json.dumps(description, indent=2).encode() + b"\n")
-    return folder / WEIGHTS
 
 
 def load_encoder(
     path: str | Path,
     *,
+    which: Which | None = None,
     projector: bool = False,
     encoder: nn.Module | None = None,
     device: str | torch.device = "cpu",
 ) -> PretrainedEncoder:
-    """Load an encoder in evaluation mode from a run folder, its encoder.safetensors or its encoder.json.
+    """Load an encoder in evaluation mode from a run.
+
+    Of a run that has not finished it is that of the last checkpoint, and a line says so.
 
     Args:
-        path: the run folder or a file in it.
+        path: the run folder, a file of its encoder, or a checkpoint.
+        which: the checkpoint to read, "last" or "best", whether or not the run has finished.
         projector: also apply the projector, to get the embeddings the loss saw.
         encoder: the module to fill, for encoders that `build_encoder` does not know.
         device: where to put it.
     """
-    path = Path(path)
-    folder = path if path.is_dir() else path.parent
-    for name in (DESCRIPTION, WEIGHTS, *([PROJECTOR] if projector else [])):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} has no {name}: expected the folder of a finished run")
+    stored = StoredEncoder(path, which)
+    description = stored.description()
     try:
-        description = json.loads((folder / DESCRIPTION).read_text())
         is_custom = description["architecture"]["name"] == "custom"
         if not is_custom:
             encoder = build_encoder(**description["architecture"]) if encoder is None else encoder
@@ -90,13 +100,16 @@ def load_encoder(
     except ImportError:
         raise
     except Exception as error:  # whatever a file that is not ours makes of it
-        file = folder / DESCRIPTION
+        file = stored.checkpoint or stored.folder / DESCRIPTION
         raise ValueError(f"{file} is damaged or not written by kvicreg ({one_line(error)})") from error
     if encoder is None:
-        raise ValueError(f"{folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it")
-    load_weights(encoder, folder / WEIGHTS)
+        raise ValueError(
+            f"{stored.folder} holds somebody's own encoder: pass load_encoder(..., encoder=module) to fill it"
+        )
+    stored.fill(encoder)
     if head is not None:
-        load_weights(head, folder / PROJECTOR)
+        stored.fill(head, "projector")
+    stored.tell()
     return whole.to(device).eval()
 
 
@@ -113,31 +126,17 @@ def _check_description(description: dict[str, Any], encoder: nn.Module) -> None:
         raise ValueError(f"feature_dim {description['feature_dim']!r}")
 
 
-def has_encoder(folder: Path) -> bool:
-    """Whether a training has left its encoder here."""
-    return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
+def remove_encoder(folder: Path) -> None:
+    """Take away what `save_encoder` has left."""
+    for name in (DESCRIPTION, WEIGHTS, PROJECTOR):
+        (folder / name).unlink(missing_ok=True)
 
 
-def read_description(folder: Path) -> dict[str, Any]:
-    """What the encoder of a finished run is: its architecture, image size and normalization."""
-    if not has_encoder(folder):
-        raise ValueError(f"{folder} has no encoder: its training has not finished; resume it with kvicreg train")
-    try:
-        description = json.loads((folder / DESCRIPTION).read_text())
-        needed = ("architecture", "feature_dim", "image_size", "mean", "std")
-        missing = [name for name in needed if name not in description]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{folder / DESCRIPTION} is damaged ({error}); train the run again") from error
-    if missing:
-        raise ValueError(f"{folder / DESCRIPTION} lacks {', '.join(missing)}; it was not written by kvicreg")
-    return dict(description)
-
-
-def encoder_hash(folder: Path) -> str:
-    """A hash of the encoder's weights."""
-    return hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
-
-
-def encoder_weights(path: str | Path) -> Path:
-    """The file of weights that a run folder holds, or that `path` is."""
-    return Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
+def fill_encoder(encoder: nn.Module, path: str | Path) -> None:
+    """Fill an encoder with the weights of a run, finished or not, or of a safetensors file."""
+    if Path(path).is_file() and Path(path).suffix != ".ckpt":
+        load_weights(encoder, path)
+        return
+    stored = StoredEncoder(path)
+    stored.fill(encoder)
+    stored.tell()

@@ -29,8 +29,9 @@ import numpy as np
 
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs.config import dump_settings, load_settings
-from kvicreg.runs.encoder import encoder_hash, load_encoder, read_description
+from kvicreg.runs.encoder import load_encoder, remove_encoder
 from kvicreg.runs.settings import Settings
+from kvicreg.runs.stored import StoredEncoder, Which, checkpoint_path, has_encoder, split
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
 __all__ = ["Metrics", "RunFolder"]
@@ -52,7 +53,7 @@ class RunFolder:
     """A run on disk. Making one touches nothing; `RunFolder.open` checks that there is a run.
 
     Args:
-        path: the folder.
+        path: the folder, or a checkpoint in it, whose encoder then counts as the run's.
 
     Example:
         >>> RunFolder("runs/first").checkpoint("last").as_posix()
@@ -60,7 +61,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path, self.which = split(path)
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
@@ -91,6 +92,11 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether there is a run here, finished or not."""
         return self.config.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training has reached its end and left its encoder."""
+        return has_encoder(self.path)
 
     def lock(self, work: str) -> AbstractContextManager[None]:
         """Hold the folder for this process while it does this work."""
@@ -166,26 +172,29 @@ class RunFolder:
     def write_spectra(self, epochs: np.ndarray, eigenvalues: np.ndarray) -> None:
         _write_arrays(self.path / "spectrum.npz", compressed=False, epochs=epochs, eigenvalues=eigenvalues)
 
-    def checkpoint(self, which: Literal["last", "best"]) -> Path:
+    def checkpoint(self, which: Which) -> Path:
         """The checkpoint to resume from, or the one of the best epoch."""
-        return self.path / "checkpoints" / f"{which}.ckpt"
+        return checkpoint_path(self.path, which)
 
     # ---- the encoder
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What the encoder of the finished run is: its architecture, image size and normalization."""
-        return read_description(self.path)
+        """What the encoder is, of the last checkpoint before a run has finished: architecture, image size, ..."""
+        return StoredEncoder(self.path, self.which).description()
 
     @cached_property
     def encoder_hash(self) -> str:
         """A hash of the encoder's weights."""
-        return encoder_hash(self.path)
+        return StoredEncoder(self.path, self.which).sha256()
 
     def encoder(self, *, projector: bool = False, device: Any = "cpu") -> PretrainedEncoder:
-        """The trained encoder in evaluation mode."""
-        read_description(self.path)  # says so where the training has not finished
-        return load_encoder(self.path, projector=projector, device=device)
+        """The trained encoder in evaluation mode; a line says so where it is that of a checkpoint."""
+        return load_encoder(self.path, which=self.which, projector=projector, device=device)
+
+    def remove_encoder(self) -> None:
+        """Take away the encoder of a run that trains on; its weights are in the last checkpoint."""
+        remove_encoder(self.path)
 
     def export_path(self, format: Literal["onnx", "torch"]) -> Path:
         """The encoder in a format for others to run."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from kvicreg.data.given import given_name
 from kvicreg.data.options import DataOptions
 from kvicreg.data.presets import ViewOptions
 from kvicreg.methods import METHODS, MethodOptions
 from kvicreg.models.encoder import ENCODERS, EncoderOptions
+from kvicreg.models.given import GivenEncoder
 from kvicreg.models.projector import ProjectorOptions
 from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions
 from kvicreg.options import Options, choice, option
+from kvicreg.runs.durations import minutes
 
 __all__ = ["EngineOptions", "ModelOptions", "RecordOptions", "ScheduleOptions", "Settings"]
 
@@ -35,12 +38,20 @@ class ScheduleOptions(Options):
     max_steps: int | None = option(
         None, "Stop after this many optimizer steps, even within an epoch; the schedule spans all epochs.", above=0
     )
+    time_limit: str | None = option(
+        None, "Save and stop after this long, such as 30m or 2h; --resume goes on, with the same limit again."
+    )
     batch_size: int = option(512, "Images per batch, over all processes.", at_least=2)
     accumulate: int = option(
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
     )
     warmup_epochs: float = option(0.5, "Epochs of linear warm-up.", at_least=0)
     final_learning_rate: float = option(0.0, "Where the cosine ends.", at_least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.time_limit is not None:
+            minutes(self.time_limit, "time_limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +117,28 @@ class Settings(Options):
         return Path(self.record.out or f"runs/{self.data.short_name}-{self.method.label}")
 
     def agrees_with(self, other: Settings) -> bool:
-        """Whether a run with the settings `other`, resolved, is what these settings ask for.
+        """Whether a run with the settings `other`, resolved, is what these settings ask for."""
+        return not self.beyond(other)
 
-        What these leave open may be anything there; where the run and its data lie does not matter.
+    def beyond(self, other: Settings) -> dict[str, Any]:
+        """What these settings ask for that a run with the settings `other`, resolved, is not, by flat name.
+
+        What these leave open may be anything there; where the run and its data lie does not matter, and what was given
+        from Python is no matter of settings.
         """
         elsewhere = {"out", "data_root", *(["precision"] if self.engine.precision == "auto" else [])}
+        if given_name(other.data.source) is not None:
+            elsewhere.add("data")
+        if isinstance(other.model.encoder, GivenEncoder):
+            elsewhere |= {"encoder", *self.model.encoder.flat()}
         encoder, image_size = self.model.encoder, other.data.image_size
         mine = replace(
             self.resolved_method(getattr(other.method, "classes", None)),
             model=replace(self.model, encoder=encoder if image_size is None else encoder.resolved(image_size)),
         ).flat()
         theirs = other.flat()
-        return all(v is None or v == theirs.get(name) for name, v in mine.items() if name not in elsewhere)
+        different = {name: v for name, v in mine.items() if v is not None and v != theirs.get(name)}
+        return {name: value for name, value in different.items() if name not in elsewhere}
 
     def resolved_method(self, classes: int | None = None) -> Settings:
         """These settings with the method's own defaults written out."""

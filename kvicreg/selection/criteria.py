@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from kvicreg.evaluation.diagnostics import alignment, alpha_req, rankme, uniformity
+from kvicreg.measures.alignment import centred_alignment
 from kvicreg.measures.neighbours import nearest
 from kvicreg.measures.spectrum import effective_rank, spectrum
 from kvicreg.operators import covariance_operator
@@ -92,13 +93,6 @@ def cluster_agreement(one: Tensor, two: Tensor, clusters: int = CLUSTERS) -> flo
     a, b = _centred(one).float().numpy(), _centred(two).float().numpy()
     model = KMeans(min(clusters, len(a)), n_init=2, random_state=0).fit(a)
     return float(normalized_mutual_info_score(model.labels_, model.predict(b)))
-
-
-def centred_alignment(one: Tensor, two: Tensor) -> float:
-    """``|X^T Y|_F^2 / (|X^T X|_F |Y^T Y|_F)`` of the centred features: 1 when the views agree up to rotation."""
-    x, y = (v.double() - v.double().mean(0) for v in (one, two))
-    scale = (x.T @ x).norm() * (y.T @ y).norm()
-    return float((x.T @ y).square().sum() / scale) if scale > 0 else 0.0
 
 
 def lidar(views: Tensor, ridge: float = 1e-4) -> float:

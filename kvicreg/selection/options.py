@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from kvicreg.options import Options, did_you_mean, option
+from kvicreg.runs.durations import minutes
 from kvicreg.selection.criteria import CRITERIA
 
-__all__ = ["SelectOptions", "minutes", "steps"]
+__all__ = ["SelectOptions", "steps"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +48,3 @@ def steps(text: str) -> int:
     if match is None or int(re.sub(r"\D", "", match[1])) < 1:
         raise ValueError(f"budget: expected a number of steps such as 2000steps, got {text!r}; for a time, use --time")
     return int(re.sub(r"\D", "", match[1]))
-
-
-def minutes(text: str) -> float:
-    """The minutes in a text such as "30m", "0.5h" or "90s"."""
-    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh])\s*", text)
-    if match is None or float(match[1]) <= 0:
-        raise ValueError(f"time: expected something like 30m or 2h, got {text!r}")
-    return float(match[1]) * {"s": 1 / 60, "m": 1.0, "h": 60.0}[match[2]]

@@ -18,12 +18,14 @@ from typing import Any
 import yaml
 
 from kvicreg.data import ImageData
+from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder, Settings, load_settings
 from kvicreg.runs.config import dump_settings
+from kvicreg.runs.durations import minutes
 from kvicreg.selection.advice import read_evidence
 from kvicreg.selection.candidates import Candidate, check_candidates, read_candidates
 from kvicreg.selection.halving import Rung, plan, sizes
-from kvicreg.selection.options import SelectOptions, minutes, steps
+from kvicreg.selection.options import SelectOptions, steps
 from kvicreg.storage import read_yaml, write_atomically
 from kvicreg.training.estimate import timed
 
@@ -78,9 +80,10 @@ def start_study(
     check_candidates(candidates, settings)
     settings = settings.replace(probe_images=0)
     data = settings.data.load() if data is None else data
+    settings = settings.replace(data=recorded_source(data, settings.data))
     budget = steps(options.budget)
     if options.time is not None:
-        budget = _affordable_steps(minutes(options.time), settings, len(candidates))
+        budget = _affordable_steps(minutes(options.time), settings, data, len(candidates))
     full_run = settings.schedule.epochs * (len(data) // settings.schedule.batch_size)
     content = {
         "criterion": options.criterion or read_evidence()["criterion"],
@@ -118,9 +121,9 @@ def write_ranking(study: Study, ranking: dict[str, Any]) -> None:
         study.run(ranking["winner"]).write_selection(plain)
 
 
-def _affordable_steps(available: float, settings: Settings, candidates: int) -> int:
+def _affordable_steps(available: float, settings: Settings, data: ImageData, candidates: int) -> int:
     """Steps that fit into the available minutes, measurements taken off; timed, so not the same on every machine."""
-    seconds = timed(settings).seconds
+    seconds = timed(settings, data=data).seconds
     measurements = sum(sizes(candidates)) * (2.0 + 5000 / settings.schedule.batch_size * seconds / 3)
     return max(1, int((60 * available - measurements) / (1.1 * seconds)))
 

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from kvicreg.data import ImageData, Views
 from kvicreg.data.addresses import key
+from kvicreg.measures.features import recorded_source
 from kvicreg.methods import Method
 from kvicreg.models.encoder import feature_dim
-from kvicreg.models.weights import load_weights
+from kvicreg.models.given import GivenEncoder
 from kvicreg.runs import Settings
-from kvicreg.runs.encoder import encoder_weights
+from kvicreg.runs.encoder import fill_encoder
 
 __all__ = ["build_groups", "build_method", "build_views", "resolve"]
 
@@ -33,8 +34,11 @@ def build_groups(settings: Settings, data: ImageData) -> Tensor | None:
     return torch.tensor([number[name] for name in names])
 
 
-def resolve(settings: Settings, data: ImageData, views: Views) -> Settings:
-    """The settings with what the data and the machine decide filled in, so that the run's config says everything."""
+def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Module | None = None) -> Settings:
+    """The settings with what the data and the machine decide filled in, so that the run's config says everything.
+
+    Images that the settings do not load, and an encoder that they do not build, are recorded as given from Python.
+    """
     batch_size = settings.schedule.batch_size
     if len(data) < batch_size:
         raise ValueError(
@@ -44,8 +48,10 @@ def resolve(settings: Settings, data: ImageData, views: Views) -> Settings:
     channels, image_size = data.shape[:2]
     classes = None if data.labels is None else int(data.labels.max()) + 1
     method = settings.method.resolved(classes)
-    model = replace(settings.model, encoder=settings.model.encoder.resolved(image_size))
+    architecture = settings.model.encoder if encoder is None else GivenEncoder(module=type(encoder).__name__)
+    model = replace(settings.model, encoder=architecture.resolved(image_size))
     return replace(settings, method=method, model=model).replace(
+        data=recorded_source(data, settings.data),
         image_size=image_size,
         channels=channels,
         precision=_precision(settings),
@@ -75,5 +81,5 @@ def build_method(settings: Settings, encoder: nn.Module | None = None) -> Method
         encoder = model.encoder.build(data.channels, data.image_size, model.norm)
     projector = model.projector.build(feature_dim(encoder), model.norm)
     if model.init is not None:
-        load_weights(encoder, encoder_weights(model.init))
+        fill_encoder(encoder, model.init)
     return settings.method.build(encoder, projector, norm=model.norm, seed=settings.engine.seed)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.strategies import DDPStrategy
 
 from kvicreg.runs import RunFolder
 from kvicreg.storage import write_atomically
@@ -52,7 +53,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 class Checkpoints(pl.Callback):
     """Keeps the last checkpoint, from which a run continues exactly, and the best.
 
-    Best is the highest online probe accuracy (on training images) where there are labels, else the lowest loss.
+    Best is the highest online probe accuracy (on training images) where there are labels, else the highest agreement of
+    two views (CKA), which has predicted probes best.
 
     Args:
         run: where checkpoints are kept.
@@ -66,32 +68,53 @@ class Checkpoints(pl.Callback):
         self.run, self.record, self.guard = run, record, guard
         self.steps, self.minutes = steps, minutes
         self.best = float("-inf")
-        self.saved_at = time.monotonic()
+        self.saved_at, self.due = time.monotonic(), False
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         batches = module.batches_done
         if batches % int(trainer.num_training_batches) == 0:
             return  # the end of the epoch saves, after it has been measured
-        due = self.steps is not None and batches % self.steps == 0
-        if trainer.world_size == 1:  # clocks differ between processes, and a checkpoint needs all of them
-            due |= time.monotonic() - self.saved_at > 60 * self.minutes
-        if due:
-            self.guard.check_weights(trainer, module)  # never replace a good checkpoint by a broken one
-            self._save(trainer, "last")
+        self.due |= self.steps is not None and batches % self.steps == 0
+        self.due |= time.monotonic() - self.saved_at > 60 * self.minutes
+        self.due |= trainer.global_step == module.settings.schedule.max_steps  # more may be wanted later
+        is_whole_step = batches % int(trainer.num_training_batches) % module.settings.schedule.accumulate == 0
+        if self.due and is_whole_step and trainer.is_global_zero:
+            self.save_now(trainer, module)
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         score = self.record.score()
         if score is not None and score > self.best:
             self.best = score
             self._save(trainer, "best")
-        self._save(trainer, "last")
+        is_whole_epoch = module.batches_done % int(trainer.num_training_batches) == 0
+        if is_whole_epoch or _is_split(trainer):  # else max_steps ended it, and the last step has been saved
+            self._save(trainer, "last")
+
+    def save_now(self, trainer: pl.Trainer, module: Any) -> bool:
+        """Save the last checkpoint between two steps, by the first process alone; whether that can be done.
+
+        Every process holds all weights, so none has to wait for the others, whose clocks and signals differ. Where
+        each holds a part, only the end of an epoch is saved.
+        """
+        if _is_split(trainer):
+            return False
+        self.guard.check_weights(trainer, module)  # never replace a good checkpoint by a broken one
+        content = trainer._checkpoint_connector.dump_checkpoint()  # save_checkpoint, without its barrier
+        trainer.strategy.save_checkpoint(content, self.run.checkpoint("last"))
+        self.saved_at, self.due = time.monotonic(), False
+        return True
 
     def _save(self, trainer: pl.Trainer, which: Literal["last", "best"]) -> None:
         trainer.save_checkpoint(self.run.checkpoint(which))
-        self.saved_at = time.monotonic()
+        self.saved_at, self.due = time.monotonic(), False
 
     def state_dict(self) -> dict[str, Any]:
         return {"best": self.best}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
+
+
+def _is_split(trainer: pl.Trainer) -> bool:
+    """Whether each process holds a part of the weights."""
+    return trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy)

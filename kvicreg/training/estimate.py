@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import torch
 
-from kvicreg.data import batches
+from kvicreg.data import ImageData, batches
 from kvicreg.runs import Settings
+from kvicreg.runs.durations import in_words
 from kvicreg.training.build import build_method, build_views, resolve
 from kvicreg.training.module import SelfSupervised
 
@@ -25,9 +26,9 @@ class Timing(NamedTuple):
     device: torch.device
 
 
-def timed(settings: Settings, steps: int = 3) -> Timing:
+def timed(settings: Settings, steps: int = 3, data: ImageData | None = None) -> Timing:
     """Train for `steps` batches on one device, forget the weights, and keep the time and the memory."""
-    data = settings.data.load()
+    data = settings.data.load() if data is None else data
     views = build_views(settings, data)
     settings = resolve(settings, data, views)
     engine, schedule = settings.engine, settings.schedule
@@ -63,7 +64,7 @@ def estimate(settings: Settings) -> tuple[Settings, str]:
     settings, seconds, total, peak, device = timed(settings)
     batch_size = settings.schedule.batch_size
     return settings, (
-        f"About {_duration(seconds * total)} for {total:,} batches of {batch_size} "
+        f"About {in_words(seconds * total)} for {total:,} batches of {batch_size} "
         f"({seconds * 1e3:,.0f} ms each, {batch_size / seconds:,.0f} images/s, timed on {device.type}) "
         f"and {peak / 1e9:.1f} GB of {'device' if device.type == 'cuda' else 'main'} memory per process; "
         "probes, decoding of files and checkpoints come on top."
@@ -73,9 +74,3 @@ def estimate(settings: Settings) -> tuple[Settings, str]:
 def _resident_bytes() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from kvicreg.runs import Settings
+from kvicreg.training.stopping import Stopped
 
 
 def strategy_of(settings: Settings) -> Any:
@@ -33,6 +34,7 @@ def strategy_of(settings: Settings) -> Any:
 def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     """Turn what Lightning, torch and the system raise into sentences that say how to go on."""
     again, engine = f"kvicreg train --resume {settings.folder}", settings.engine
+    go_on = f"Continue with: {again}"
     try:
         yield
     except MisconfigurationException as error:  # such as an accelerator that is not there
@@ -40,8 +42,14 @@ def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     except SystemExit as stop:  # Lightning's answer to ctrl-C
         if not isinstance(stop.__context__, KeyboardInterrupt):
             raise
-        console.print(f"Stopped. Continue with: {again}", soft_wrap=True)
+        console.print(
+            f"Stopped at once, nothing saved since the last checkpoint. Continue with: {again}", soft_wrap=True
+        )
         raise KeyboardInterrupt from None
+    except Stopped as stop:
+        console.print(f"{stop} {go_on}", soft_wrap=True, highlight=False)
+        if not stop.in_time:
+            raise KeyboardInterrupt from None
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             raise MemoryError(

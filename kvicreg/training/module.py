@@ -15,6 +15,7 @@ from kvicreg.data.addresses import key
 from kvicreg.methods import Method
 from kvicreg.operators.eigenvalues import count_repeated
 from kvicreg.runs import Settings
+from kvicreg.runs.encoder import describe_encoder
 from kvicreg.training.schedule import learning_rate
 
 
@@ -142,6 +143,11 @@ class SelfSupervised(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["batches_done"] = self.batches_done
+        if self.data is not None and self.views is not None:  # so that commands can use its weights
+            checkpoint["encoder"] = describe_encoder(
+                self.method.encoder, self.data.shape[1], self.views.mean, self.views.std, self.data.name,
+                self.method.projector,
+            )  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.batches_done = checkpoint["batches_done"]

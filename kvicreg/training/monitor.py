@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kvicreg import kernels, operators
 from kvicreg.data import ArrayData, ImageData, Views, permutation
+from kvicreg.measures.alignment import centred_alignment
 from kvicreg.measures.features import dtype_of, evaluating, extract
 from kvicreg.measures.neighbours import knn_predictions
 from kvicreg.methods import Method
@@ -94,6 +95,16 @@ class FixedImages:
             images = self.images.to(device)
             view = self.views(images, self.samples.to(device), seed=self.seed, epoch=0, view=0)
             return spectrum(method.projector(method.encoder(view.to(dtype_of(method)))), kernel_of(method))
+
+    def agreement(self, method: Method, device: torch.device) -> float:
+        """How much the features of two views of each image agree (CKA), the same views every time.
+
+        Of the criteria without labels, the one that has predicted probes best: see docs/selection.md.
+        """
+        with evaluating(method):
+            images, samples = self.images.to(device), self.samples.to(device)
+            views = [self.views(images, samples, seed=self.seed, epoch=0, view=view) for view in (0, 1)]
+            return centred_alignment(*(method.encoder(view.to(dtype_of(method))).flatten(1) for view in views))
 
     def accuracies(self, method: Method) -> tuple[float, float] | None:
         """Accuracy of a linear probe and of 5-NN on frozen features; labels never reach the encoder."""

@@ -19,14 +19,17 @@ from kvicreg.training.monitor import FixedImages, Spectrum, kernel_of, mixture_s
 COLUMNS = (
     "epoch", "step", "loss", "invariance", "variance", "covariance", "effective_rank", "effective_rank_bound",
     "top_eigenvalue", "embedding_scale", "bandwidth", "learning_rate", "images_per_second", "probe_accuracy",
-    "knn_accuracy", "warning",
+    "knn_accuracy", "cka", "warning",
 )  # fmt: skip
+
+
+SECONDS = 15.0
 
 
 class Record(pl.Callback):
     """Sums the terms of every step on the device, measures at the end of an epoch, writes a row.
 
-    The host waits for the device once in `log_every` steps, never in between.
+    The host waits for the device once in `log_every` steps, and where those take longer than `SECONDS`, as often.
 
     Args:
         run: where the record is kept.
@@ -45,6 +48,7 @@ class Record(pl.Callback):
         self.batches = 0
         self.live: dict[str, float] = {}  # what the progress bar shows
         self.clock, self.clock_images = time.perf_counter(), 0
+        self.logged_at = self.clock
         self.repeated = 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -58,10 +62,12 @@ class Record(pl.Callback):
             self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.clone()
         self.batches += 1
         self.clock_images += module.settings.schedule.batch_size
-        if module.batches_done % self.log_every == 0 or module.batches_done == 1:
+        is_due = module.batches_done % self.log_every == 0 or module.batches_done == 1
+        if is_due or time.perf_counter() - self.logged_at > SECONDS:
             self._log_step(trainer, module, outputs)
 
     def _log_step(self, trainer: pl.Trainer, module: SelfSupervised, outputs: Any) -> None:
+        self.logged_at = time.perf_counter()
         terms = torch.stack(list(outputs["terms"].values())).tolist()
         self.live = dict(zip(outputs["terms"], terms, strict=True))
         alarm.check_finite(self.live["loss"], trainer.global_step)
@@ -87,6 +93,7 @@ class Record(pl.Callback):
         row |= {name: value for name, value in now._asdict().items() if name in COLUMNS}
         row |= {"epoch": epoch, "step": trainer.global_step, "images_per_second": rate}
         row |= {"learning_rate": module.current_learning_rate()}
+        row |= {"cka": self.fixed.agreement(module.method, module.device)}
         row |= dict(zip(("probe_accuracy", "knn_accuracy"), probe or (math.nan, math.nan), strict=True))
         warnings = alarm.warnings(now, self.first, bounded=bounded)
         self.repeated, before = module.repeated_decompositions, self.repeated
@@ -113,9 +120,9 @@ class Record(pl.Callback):
             alarm.check_finite(float(self.sums["loss"]), self.batches)
 
     def score(self) -> float | None:
-        """How good the last epoch was: probe accuracy, or minus the loss without labels; None if not measured."""
+        """How good the last epoch was: probe accuracy, or without labels how much views agree; None if not measured."""
         if self.fixed.probe is None:
-            return -float(self.rows[-1]["loss"])
+            return float(self.rows[-1]["cka"])
         accuracy = float(self.rows[-1]["probe_accuracy"])
         return None if accuracy != accuracy else accuracy
 

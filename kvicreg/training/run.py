@@ -12,6 +12,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from torch import nn
 
@@ -19,15 +20,18 @@ from kvicreg.data import ImageData
 from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.methods import Method
 from kvicreg.runs import RunFolder, Settings, save_encoder
+from kvicreg.runs.durations import minutes
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
+from kvicreg.training.continuing import check_given, continued, go_on
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
 from kvicreg.training.progress import ProgressLines
 from kvicreg.training.record import Record
+from kvicreg.training.stopping import Stopping
 
 
 def train(
@@ -44,21 +48,29 @@ def train(
 
     Args:
         settings: what to train on what, and how.
-        encoder: a module of your own, with `.feature_dim`, in place of the settings'.
-        data: images of your own, in place of the settings'.
-        resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit.
+        encoder: a module of your own, with `.feature_dim`, in place of the settings'; the config has its name alone.
+        data: images of your own, in place of the settings'; the config has their name, number, shape and fingerprint.
+        resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit. The
+            settings may differ from the run's in `training.continuing.MAY_CHANGE`; what they leave open stays.
         overwrite: replace the folder if it exists.
         quiet: print nothing.
         callbacks: Lightning callbacks of your own, called after ours.
     """
     calm_lightning()
-    console = Console(quiet=quiet)
+    console = Console(quiet=quiet or getattr(rank_zero_only, "rank", 0) != 0)
     settings = settings or Settings()
+    if resume:
+        run = RunFolder.open(settings.folder)
+        settings = continued(run, settings.beyond(run.settings))
 
     # images, and the views that show the network what should not matter
-    data = settings.data.load() if data is None else data
+    if data is None:
+        console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
+        data = settings.data.load()
     views = build_views(settings, data)
-    settings = resolve(settings, data, views)
+    settings = resolve(settings, data, views, encoder)
+    if resume:
+        check_given(run.settings, settings)
 
     # the model: encoder, projector, loss
     method = build_method(settings, encoder)
@@ -76,24 +88,27 @@ def train(
     checkpoints = Checkpoints(
         run, record, guard, steps=recording.checkpoint_steps, minutes=recording.checkpoint_minutes
     )
+    limit = settings.schedule.time_limit
+    stopping = Stopping(checkpoints, seconds=None if limit is None else 60 * minutes(limit), quiet=quiet)
 
     with ExitStack() as stack, clear_errors(settings, console):
         trainer = build_trainer(
             settings,
-            callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks],
+            callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks, stopping],
             logger=_loggers(settings, run.path),
         )
 
         # nothing has been written so far
         if trainer.is_global_zero:
-            if resume:
-                RunFolder.open(run.path)
             run.path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(run.lock("kvicreg train"))
+            lines = _opening_lines(settings, data, method)
+            if resume:
+                lines += go_on(run, module)
             run.prepare(resume=resume, overwrite=overwrite)
             if not resume:
                 run.write_settings(settings)
-            console.print(_opening_lines(settings, data, method), highlight=False, soft_wrap=True)
+            console.print("\n".join(lines), highlight=False, soft_wrap=True)
         _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
         if trainer.is_global_zero:
             save_encoder(
@@ -129,7 +144,6 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
     try:
         return pl.Trainer(
             max_epochs=schedule.epochs,
-            max_steps=schedule.max_steps or -1,
             accelerator=engine.accelerator,
             devices=engine.devices,
             num_nodes=engine.nodes,
@@ -165,13 +179,13 @@ def _loggers(settings: Settings, folder: Path) -> list[Any]:
     return loggers
 
 
-def _opening_lines(settings: Settings, data: ImageData, method: Method) -> str:
+def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[str]:
     schedule = settings.schedule
     c, h, w = data.shape
-    size = sum(p.numel() for p in method.parameters())
+    encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
     lines = [
         f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
-        f"{settings.model.encoder.choice}, {size:,} parameters; "
+        f"{settings.model.encoder.choice}, {encoder:,} parameters (projector: {projector:,} more); "
         f"{schedule.epochs} epochs of batches of {schedule.batch_size}."
     ]
     if schedule.accumulate > 1:
@@ -180,7 +194,7 @@ def _opening_lines(settings: Settings, data: ImageData, method: Method) -> str:
             f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
             f"its {schedule.batch_size} images: not the loss of one batch of {together}."
         )
-    return "\n".join(lines)
+    return lines
 
 
 def _tell_unreadable(data: ImageData, run: RunFolder, console: Console) -> None:

@@ -61,7 +61,7 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--epochs", "many"], "epochs: expected int, got 'many'"),
         (["train", "--epochs", "0"], "epochs must be positive"),
         (["train", "--optimizer", "adamm"], "did you mean 'adam'"),
-        (["train", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
+        (["select", "--resume", "runs/x", "--epochs", "3"], "takes no other flag"),
         (["train", "--kernel", "rfb"], "did you mean 'rbf'"),
         (["train", "--blurr", "1"], "did you mean '--blur'"),
         (["train", "--encoder", "resnet81"], "did you mean 'resnet18'"),
@@ -89,10 +89,10 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--config", "{tmp}/bad.yaml"], "did you mean 'epochs'"),
         (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
         (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
-        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "there are no weights"),
+        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "and no checkpoint last.ckpt"),
         (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
         (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
-        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json: expected the folder of a finished run"),
+        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json with encoder.safetensors, and no checkpoint"),
     ],
 )
 def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence):

@@ -6,9 +6,10 @@ import pytest
 from torch import nn
 
 from kvicreg.runs import Settings
+from kvicreg.runs.durations import minutes
 from kvicreg.selection.candidates import DEFAULT, check_candidates, read_candidates, shared_settings
 from kvicreg.selection.halving import LAST, order, plan, sizes
-from kvicreg.selection.options import SelectOptions, minutes, steps
+from kvicreg.selection.options import SelectOptions, steps
 
 
 def test_every_default_candidate_can_be_built_and_differs_from_the_others():

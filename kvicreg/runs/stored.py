@@ -1,0 +1,119 @@
+"""Where the encoder of a run lies: in the files that a finished training leaves, or in a checkpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from kvicreg.models.weights import fill, load_weights, one_line, serialized
+
+__all__ = ["DESCRIPTION", "PROJECTOR", "WEIGHTS", "StoredEncoder", "Which", "checkpoint_path", "has_encoder", "split"]
+
+DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
+Which = Literal["last", "best"]
+
+
+def has_encoder(folder: Path) -> bool:
+    """Whether a training has left its encoder here."""
+    return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
+
+
+def checkpoint_path(folder: Path, which: Which) -> Path:
+    """The checkpoint to resume from, or the one of the best epoch."""
+    return folder / "checkpoints" / f"{which}.ckpt"
+
+
+def split(path: str | Path) -> tuple[Path, Which | None]:
+    """The run folder that a path names, and which of its checkpoints, if it is that of one."""
+    path = Path(path)
+    for which in ("last", "best"):
+        if path == checkpoint_path(path.parent.parent, which):
+            return path.parent.parent, which
+    return path, None
+
+
+class StoredEncoder:
+    """The encoder of a run on disk.
+
+    Args:
+        path: a run folder, a file of its encoder, or a checkpoint.
+        which: the checkpoint to read; None for the encoder of a finished run, and the last checkpoint of another.
+    """
+
+    def __init__(self, path: str | Path, which: Which | None = None) -> None:
+        folder, named = split(path)
+        which = which or named
+        self.checkpoint: Path | None = None
+        if folder.suffix == ".ckpt":  # one that lies elsewhere
+            self.checkpoint, folder = folder, folder.parent
+        self.folder = folder.parent if folder.is_file() else folder
+        if self.checkpoint is None and (which is not None or not has_encoder(self.folder)):
+            self.checkpoint = checkpoint_path(self.folder, which or "last")
+            if not self.checkpoint.is_file():
+                raise FileNotFoundError(
+                    f"{self.folder} has no {DESCRIPTION} with {WEIGHTS}, and no checkpoint {self.checkpoint.name}: it "
+                    "is no run, or its training has not finished a step; go on with kvicreg train --resume"
+                )
+        self.is_finished = has_encoder(self.folder)
+
+    def description(self) -> dict[str, Any]:
+        """What the encoder is: its architecture, image size and normalization."""
+        if self.checkpoint is not None:
+            content = self._content()
+            where = f"{self.checkpoint.name}, epoch {int(content['epoch']) + 1}, step {int(content['global_step'])}"
+            return {**content["encoder"], "checkpoint": where}
+        file = self.folder / DESCRIPTION
+        try:
+            description = dict(json.loads(file.read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{file} is damaged ({one_line(error)}); train the run again") from error
+        missing = [n for n in ("architecture", "feature_dim", "image_size", "mean", "std") if n not in description]
+        if missing:
+            raise ValueError(f"{file} lacks {', '.join(missing)}; it was not written by kvicreg")
+        return description
+
+    def fill(self, module: nn.Module, part: Literal["encoder", "projector"] = "encoder") -> None:
+        """Fill a module with the weights of the encoder or of the projector."""
+        if self.checkpoint is None:
+            load_weights(module, self.folder / (WEIGHTS if part == "encoder" else PROJECTOR))
+        else:
+            fill(module, self._weights(part), self.checkpoint)
+
+    def sha256(self) -> str:
+        """A hash of the encoder's weights."""
+        if self.checkpoint is None:
+            return hashlib.sha256((self.folder / WEIGHTS).read_bytes()).hexdigest()
+        return hashlib.sha256(serialized(self._weights("encoder"))).hexdigest()
+
+    def tell(self) -> None:
+        """Say so where the weights are those of a checkpoint."""
+        if self.checkpoint is not None:
+            what = (
+                "has not finished: this is the encoder of its checkpoint" if not self.is_finished else "by checkpoint"
+            )
+            logging.getLogger("kvicreg").warning("%s %s %s.", self.folder, what, self.description()["checkpoint"])
+
+    def _weights(self, part: str) -> dict[str, Tensor]:
+        prefix, state = f"method.{part}.", self._content()["state_dict"]
+        return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+    def _content(self) -> dict[str, Any]:
+        assert self.checkpoint is not None
+        try:
+            content = torch.load(self.checkpoint, map_location="cpu", weights_only=True, mmap=True)
+        except OSError:
+            raise
+        except Exception as error:  # torch, zipfile and pickle raise whatever the damage makes them stumble over
+            raise ValueError(f"{self.checkpoint} is damaged ({one_line(error)})") from error
+        needed = {"state_dict": dict, "encoder": dict, "epoch": int, "global_step": int}
+        if not isinstance(content, dict) or not all(isinstance(content.get(k), t) for k, t in needed.items()):
+            raise ValueError(
+                f"{self.checkpoint} has no encoder of kvicreg, or of an earlier version; resume its run first"
+            )
+        return content
