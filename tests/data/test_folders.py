@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kvicreg.data.folders import images_below, list_file, list_folder
+from kvicreg.data.sources.folders import images_below, list_folder
+from kvicreg.data.sources.lists import list_file
 
 Writer = Callable[..., list[Path]]
 
