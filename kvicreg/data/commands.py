@@ -86,12 +86,13 @@ def show_data(
     rows = []
     for batch, samples, _ in in_order(chosen, 64):
         two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
-        rows.append(torch.stack((batch, *two), 1))
+        rows.append(torch.stack((batch.float().round().to(torch.uint8), *two), 1))
     sheet = contact_sheet(torch.cat(rows))
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary:
         sheet.save(temporary, _format_of(out))
-    return f"{len(chosen)} images of {data!r} and their two views: {out}"
+    notes = [*data.notes, *([f"views without {', '.join(transform.skipped)}"] if transform.skipped else [])]
+    return "\n".join([*notes, f"{len(chosen)} images of {data!r} and their two views: {out}"])
 
 
 def _format_of(out: Path) -> str:
@@ -105,7 +106,10 @@ def _format_of(out: Path) -> str:
 
 
 def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:
-    """A picture of `rows`, uint8 (n, k, c, s, s): each row of k images side by side, `columns` rows abreast."""
+    """A picture of `rows`, uint8 (n, k, c, s, s): each row of k images side by side, `columns` rows abreast.
+
+    Of more than three channels the first three are shown as red, green and blue.
+    """
     from PIL import Image
 
     n, k, _, s, _ = rows.shape
@@ -116,7 +120,14 @@ def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:
     sheet = Image.new("RGB", (columns * width - gap, -(-n // columns) * height + gap), "white")
     for i, row in enumerate(rows):
         for j, pixels in enumerate(row):
-            array = pixels.expand(3, s, s).permute(1, 2, 0).contiguous().numpy()
+            array = _visible(pixels).permute(1, 2, 0).contiguous().numpy()
             image = Image.fromarray(array).resize((side, side), Image.Resampling.NEAREST)
             sheet.paste(image, (gap + (i % columns) * width + j * (side + 2), gap + (i // columns) * height))
     return sheet
+
+
+def _visible(pixels: Tensor) -> Tensor:
+    """Red, green and blue (3, s, s) of an image of any number of channels."""
+    if len(pixels) == 2:
+        return torch.cat((pixels, torch.zeros_like(pixels[:1])))
+    return pixels[:3].expand(3, -1, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -52,9 +52,7 @@ def open_image(content: Content) -> Image.Image:
     """
     if isinstance(content, Path) and not content.is_file():
         raise FileNotFoundError(f"{content} is not a file")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have a limit of our own
-        return Image.open(BytesIO(content) if isinstance(content, bytes) else content, formats=FORMATS)
+    return Image.open(BytesIO(content) if isinstance(content, bytes) else content, formats=FORMATS)
 
 
 def read_header(content: Content) -> Header:
@@ -126,6 +124,8 @@ def raw_pixels(content: Content, page: int | None = 0, keep_alpha: bool = False)
                     pixels, alpha = tiff_page(tiff, number, limit=4 * MAX_PIXELS)
                     planes.append(_composited(pixels) if alpha and not keep_alpha else pixels)
     pixels = planes[0] if len(planes) == 1 else np.concatenate(planes, -1)
+    if pixels.size == 0:
+        raise ValueError(f"it has no pixels: its shape is {pixels.shape}")
     if pixels.shape[-1] > MAX_CHANNELS:
         raise ValueError(f"it has {pixels.shape[-1]} channels, more than {MAX_CHANNELS}")
     if pixels.dtype == bool:
@@ -167,14 +167,16 @@ def check_channels(channels: int) -> None:
 @contextmanager
 def _opened(content: Content) -> Iterator[Image.Image | None]:
     """An image as Pillow reads it, or None for a TIFF that it can't read, or would read with a loss."""
-    try:
-        image = open_image(content)
-    except Image.UnidentifiedImageError:
-        if not has_tiff_magic(content):
-            raise
-        yield None
-        return
-    with image:
+    with ExitStack() as stack:
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")  # a file that is bad is told once, by its error; and we have a limit of our own
+        try:
+            image = stack.enter_context(open_image(content))
+        except Image.UnidentifiedImageError:
+            if not has_tiff_magic(content):
+                raise
+            yield None
+            return
         yield None if image.format == "TIFF" and _is_lossy(image) else image
 
 

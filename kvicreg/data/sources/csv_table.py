@@ -76,11 +76,11 @@ def _with_header(path: Path, rows: list[list[str]], split: str, options: ReadOpt
     if not chosen:
         raise ValueError(f"{path}: there is no image in the table" + (f" of the split {split!r}" if splits else ""))
     paths = [path.parent / rows[k][images].strip() for k in chosen]
-    told = f"images from column {header[images]!r}"
+    note = f"images from column {header[images]!r}"
     if labels is None:
-        return Listing(paths, None, None, notes=(f"{told}; no column of labels",))
+        return Listing(paths, None, None, notes=(f"{note}; no column of labels",))
     cells = [row[header.index(labels)].strip() for row in rows]
     if not all(cells[k] for k in chosen):
         raise ValueError(f"{path}: some rows have no label in column {labels!r}; give all or none")
     numbers, classes = number_labels(cells, source=f"{path}: labels")  # of all splits, so that they agree
-    return Listing(paths, numbers[list(chosen)], classes, notes=(f"{told}, labels from column {labels!r}",))
+    return Listing(paths, numbers[list(chosen)], classes, notes=(f"{note}, labels from column {labels!r}",))

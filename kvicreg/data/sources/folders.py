@@ -79,8 +79,8 @@ def list_folder(
     others: list[str] = []
     paths = images_below(place, others)
     if not paths:
-        told = "".join(f"; {note}" for note in left_out(others))
-        raise ValueError(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))}){told}")
+        note = "".join(f"; {note}" for note in left_out(others))
+        raise ValueError(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))}){note}")
     training = None
     if split != "train" and any(name in _folders(folder) for name in ("train", "training")):
         training_place = split_folder(folder, "train")

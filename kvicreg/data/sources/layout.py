@@ -40,7 +40,8 @@ def left_out(names: Iterable[str]) -> tuple[str, ...]:
     endings = Counter(os.path.splitext(name)[1].lower() or "without an ending" for name in names)
     if not endings:
         return ()
-    listed = ", ".join(f"{count} {ending}" for ending, count in endings.most_common(5))
+    ordered = sorted(endings.items(), key=lambda item: (-item[1], item[0]))
+    listed = ", ".join(f"{count} {ending}" for ending, count in ordered[:5])
     more = f" and {len(endings) - 5} other kinds" if len(endings) > 5 else ""
     count = endings.total()
     return (f"{count:,} file{'s are' if count > 1 else ' is'} left out, no image that is read: {listed}{more}",)
@@ -72,7 +73,7 @@ def find_classes(
     reference = names if training is None else training
     chosen = "none" if split == "unlabelled" else _choose_level(reference, level, place)
     if chosen == "none" or (level == "auto" and any("/" not in name for name in names)):
-        return Classes(None, None, "no classes: the folders are not taken as labels")
+        return Classes(None, None, "no classes: folders are not taken as labels (class_level chooses)")
     of_image = [_class_of(name, chosen, place) for name in names]
     classes = sorted(set(of_image) if training is None else {_class_of(name, chosen, place) for name in training})
     numbers = {name: number for number, name in enumerate(classes)}
@@ -81,7 +82,8 @@ def find_classes(
         raise ValueError(f"{place}: these classes are not among those of training: {', '.join(extra[:3])}")
     which = "the last level" if chosen == "last" else f"level {chosen}"
     some = ", ".join(classes[:4]) + (", ..." if len(classes) > 4 else "")
-    note = f"classes: the {len(classes)} folder names of {which} ({some}); another level by class_level"
+    count = f"{len(classes)} class{'es' if len(classes) > 1 else ''}"
+    note = f"{count}, the folders of {which}: {some} (class_level chooses another)"
     return Classes(torch.tensor([numbers[name] for name in of_image], dtype=torch.int64), classes, note)
 
 

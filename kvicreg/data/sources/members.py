@@ -37,7 +37,10 @@ def list_members(path: Path, names: Sequence[str], read: Reader, split: str, opt
     labels, classes, note = find_classes([name for name, _ in members], training, options.class_level, path, split)
     notes = [note, *left_out(name for name in visible if not is_image_name(name))]
     if len(inside) < len(names):
-        notes.append(f"{len(names) - len(inside)} names that lead out of the archive are left out")
+        count = len(names) - len(inside)
+        notes.append(
+            f"{count} file{'s are' if count > 1 else ' is'} left out, with a name that leads out of the archive"
+        )
     return Listing(PathList(f"{path}/{name}" for _, name in members), labels, classes, read, tuple(notes))
 
 
