@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.fetching import get
 from kvicreg.data.loading import load
 from kvicreg.data.presets import ViewOptions
+from kvicreg.data.transforms import visible
 from kvicreg.data.views import Views
 from kvicreg.storage import replacing
 
@@ -70,23 +72,26 @@ def show_data(
     seed: int = 0,
     root: Path | None = None,
     views: ViewOptions | None = None,
+    channels: int | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a contact sheet: evenly spaced images of `source`, each beside its two views. Returns where it is.
 
     Args:
-        source: a data set's name, a folder of images or a list file.
+        source: a data set's name, or images of one's own, as `load` takes them.
         images: how many.
         views: their preset, and strengths that differ from it.
+        reading: how images of one's own are read, by the names of `ReadOptions`.
     """
     if images < 1:
         raise ValueError(f"images: expected at least 1, got {images}")
-    data = load(source, split, root=root, image_size=image_size)
+    data = load(source, split, root=root, image_size=image_size, channels=channels, **(reading or {}))
     chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
     transform = Views.of(data, (views or ViewOptions()).config(data.name))
     rows = []
     for batch, samples, _ in in_order(chosen, 64):
         two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
-        rows.append(torch.stack((batch.float().round().to(torch.uint8), *two), 1))
+        rows.append(visible(torch.stack((batch.float(), *two), 1)))
     sheet = contact_sheet(torch.cat(rows))
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary:
@@ -106,10 +111,7 @@ def _format_of(out: Path) -> str:
 
 
 def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:
-    """A picture of `rows`, uint8 (n, k, c, s, s): each row of k images side by side, `columns` rows abreast.
-
-    Of more than three channels the first three are shown as red, green and blue.
-    """
+    """A picture of `rows`, uint8 (n, k, c, s, s): each row of k images side by side, `columns` rows abreast."""
     from PIL import Image
 
     n, k, _, s, _ = rows.shape
@@ -120,14 +122,7 @@ def contact_sheet(rows: Tensor, tile: int = 96, columns: int = 4) -> Picture:
     sheet = Image.new("RGB", (columns * width - gap, -(-n // columns) * height + gap), "white")
     for i, row in enumerate(rows):
         for j, pixels in enumerate(row):
-            array = _visible(pixels).permute(1, 2, 0).contiguous().numpy()
+            array = pixels.expand(3, s, s).permute(1, 2, 0).contiguous().numpy()
             image = Image.fromarray(array).resize((side, side), Image.Resampling.NEAREST)
             sheet.paste(image, (gap + (i % columns) * width + j * (side + 2), gap + (i // columns) * height))
     return sheet
-
-
-def _visible(pixels: Tensor) -> Tensor:
-    """Red, green and blue (3, s, s) of an image of any number of channels."""
-    if len(pixels) == 2:
-        return torch.cat((pixels, torch.zeros_like(pixels[:1])))
-    return pixels[:3].expand(3, -1, -1)
