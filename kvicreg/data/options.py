@@ -25,7 +25,7 @@ class DataOptions(Options):
 
     source: str = option(
         "mnist-small",
-        "Data set by name (see kvicreg data list), or images of your own: folder, archive, table, array, list file.",
+        "Data set by name, or images of your own: folder, archive, table, array, list.",
         flag="data",
     )
     root: str | None = option(
