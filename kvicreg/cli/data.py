@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvicreg.cli.errors import UsageError
 from kvicreg.data.presets import ViewOptions
+from kvicreg.data.sources import ReadOptions
 from kvicreg.options import Options, option
 
 
@@ -44,18 +45,20 @@ class ShowOptions(Options):
     """The flags of `kvicreg data show`."""
 
     out: str = option("contact-sheet.png", "Picture to write.")
-    split: str = option("train", "train, test or unlabelled.")
+    split: str = option("train", "train, val, test or unlabelled.")
     images: int = option(16, "How many images.", above=0)
     image_size: int | None = option(None, "Side of the images in pixels.", above=0)
     seed: int = option(0, "Seed of the views.", at_least=0)
     root: str | None = option(None, "Where data sets live.")
+    channels: int | None = option(None, "Channels of the images, 1 to 32.", at_least=1, at_most=32)
+    reading: ReadOptions = field(default_factory=ReadOptions)
     strengths: ViewOptions = field(default_factory=ViewOptions)
 
 
 def data_show(argv: list[str]) -> str:
     """Draw images beside their two views, to see what the network sees.
 
-    SOURCE is a data set by name, a folder of images, or a list file.
+    SOURCE is a data set by name, or images of your own: a folder, archive, table, array or list file.
 
     Example:
         kvicreg data show mnist-small --out sheet.png --rotation 30
@@ -72,7 +75,8 @@ def data_show(argv: list[str]) -> str:
 
     return show_data(
         source, Path(options.out), options.split, options.images, options.image_size, options.seed,
-        None if options.root is None else Path(options.root), options.strengths,
+        None if options.root is None else Path(options.root), options.strengths, options.channels,
+        options.reading.given(),
     )  # fmt: skip
 
 

@@ -7,13 +7,16 @@ for images, samples, labels in batches(data, 256, seed=0, epoch=0):
 """
 
 from kvicreg.data.addresses import permutation, uniform
+from kvicreg.data.arrays import ArrayData
 from kvicreg.data.batching import batches, count_batches, in_order
 from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.files import FileData
-from kvicreg.data.images import ArrayData, ImageData
+from kvicreg.data.images import ImageData
+from kvicreg.data.intensity import Intensity
 from kvicreg.data.loading import load
 from kvicreg.data.parts import first_images, hold_out
 from kvicreg.data.presets import PRESETS, ViewConfig, view_config
+from kvicreg.data.sources import ReadOptions
 from kvicreg.data.views import Views, normalisation
 
 __all__ = [
@@ -22,6 +25,8 @@ __all__ = [
     "ArrayData",
     "FileData",
     "ImageData",
+    "Intensity",
+    "ReadOptions",
     "ViewConfig",
     "Views",
     "batches",

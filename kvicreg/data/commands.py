@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.fetching import get
 from kvicreg.data.loading import load
 from kvicreg.data.presets import ViewOptions
+from kvicreg.data.transforms import visible
 from kvicreg.data.views import Views
 from kvicreg.storage import replacing
 
@@ -70,28 +72,32 @@ def show_data(
     seed: int = 0,
     root: Path | None = None,
     views: ViewOptions | None = None,
+    channels: int | None = None,
+    reading: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a contact sheet: evenly spaced images of `source`, each beside its two views. Returns where it is.
 
     Args:
-        source: a data set's name, a folder of images or a list file.
+        source: a data set's name, or images of one's own, as `load` takes them.
         images: how many.
         views: their preset, and strengths that differ from it.
+        reading: how images of one's own are read, by the names of `ReadOptions`.
     """
     if images < 1:
         raise ValueError(f"images: expected at least 1, got {images}")
-    data = load(source, split, root=root, image_size=image_size)
+    data = load(source, split, root=root, image_size=image_size, channels=channels, **(reading or {}))
     chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
     transform = Views.of(data, (views or ViewOptions()).config(data.name))
     rows = []
     for batch, samples, _ in in_order(chosen, 64):
         two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
-        rows.append(torch.stack((batch, *two), 1))
+        rows.append(visible(torch.stack((batch.float(), *two), 1)))
     sheet = contact_sheet(torch.cat(rows))
     out.parent.mkdir(parents=True, exist_ok=True)
     with replacing(out) as temporary:
         sheet.save(temporary, _format_of(out))
-    return f"{len(chosen)} images of {data!r} and their two views: {out}"
+    notes = [*data.notes, *([f"views without {', '.join(transform.skipped)}"] if transform.skipped else [])]
+    return "\n".join([*notes, f"{len(chosen)} images of {data!r} and their two views: {out}"])
 
 
 def _format_of(out: Path) -> str:

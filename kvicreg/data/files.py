@@ -1,11 +1,12 @@
-"""`FileData`: images decoded from files as they are needed, in worker processes, with bad files replaced."""
+"""`FileData`: images decoded as they are needed, in worker processes, with bad files replaced."""
 
 from __future__ import annotations
 
-import warnings
+import copy
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import numpy as np
 import torch
@@ -13,69 +14,29 @@ from torch import Tensor
 
 from kvicreg.data.addresses import hashes
 from kvicreg.data.images import ImageData, PathList
+from kvicreg.data.intensity import Intensity, intensity_rule, measure_intensity
+from kvicreg.data.pixels import MAX_CHANNELS, Content, check_channels, decode_deep, raw_pixels, read_header
+from kvicreg.data.survey import Reader, Survey, survey
 
-if TYPE_CHECKING:
-    from PIL import Image
+__all__ = ["FileData", "Pages"]
 
-FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-MAX_PIXELS = 1 << 26  # 8192 x 8192, 200 MB decoded: a file of a few bytes can claim any size
+Pages = Literal["first", "channels", "images"]
 _TRIES = 64  # replacements tried for a bad file; if fewer than half of all files are bad, all fail once in 2^64
-
-
-def open_image(path: Path) -> Image.Image:
-    """An image file with its header read. Only regular files, only the formats a folder is searched for.
-
-    A pipe would be waited for; and Pillow would hand what looks like PostScript to another program.
-    """
-    from PIL import Image
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is not a file")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # we have a limit of our own
-        return Image.open(path, formats=FORMATS)
-
-
-def decode(path: Path, channels: int, size: int) -> Tensor:
-    """A file as uint8 (channels, size, size): turned upright (EXIF), the centre square, resized with antialiasing.
-
-    Raises whatever Pillow does for a file that is missing, damaged or no image.
-    """
-    from PIL import Image, ImageOps
-
-    with open_image(path) as opened:
-        opened.draft("RGB", (2 * size, 2 * size))  # JPEG: decode at a fraction of the size where that is enough
-        if opened.width * opened.height > MAX_PIXELS:
-            raise ValueError(f"{path} has {opened.width}x{opened.height} pixels, more than {MAX_PIXELS:,}")
-        image = ImageOps.exif_transpose(opened)
-        if image.mode.startswith("I"):  # 16 bits: keep the high byte
-            image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).clip(0, 255).astype(np.uint8))
-        image = image.convert("L" if channels == 1 else "RGB")
-        image = ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
-        array = np.asarray(image)
-    return torch.from_numpy(array.reshape(size, size, channels).transpose(2, 0, 1).copy())
-
-
-def common_size(paths: Sequence[Path], largest: int = 224) -> int:
-    """The median shorter side of up to 64 evenly spaced files, and at most `largest`."""
-    sides = []
-    for path in paths[:: max(1, len(paths) // 64)]:
-        try:
-            with open_image(path) as image:
-                sides.append(min(image.size))
-        except Exception:  # a bad file is met again, and told, when it is decoded
-            continue
-    return min(largest, sorted(sides)[len(sides) // 2]) if sides else largest
+_MEASURED = 128  # images whose values are looked at for their range
 
 
 class FileData(ImageData):
     """Images in files. A file that can't be read is replaced by another sample, chosen by its address.
 
     Args:
-        paths: one file per sample.
+        paths: the name of each sample's file.
         labels: int64 (n,), or None.
         size: side of the decoded square; by default the median shorter side, at most 224.
-        channels: 3, or 1 for luma.
+        channels: 1 to 32; by default 3 for images of 8 bits in grey or colour, else as many as most images have.
+        read: from a name to its file or its content, in any process; by default the name is a file's path.
+        pages: of a TIFF with several: the first, all as channels, or each as an image.
+        intensity: range of values for images of more than 8 bits, or the rule by which it is measured.
+        notes: what is to be told of the source.
     """
 
     paths: PathList
@@ -89,17 +50,31 @@ class FileData(ImageData):
         split: str = "train",
         class_names: list[str] | None = None,
         size: int | None = None,
-        channels: int = 3,
+        channels: int | None = None,
+        read: Reader | None = None,
+        pages: Pages = "first",
+        intensity: str | Intensity = "minmax",
+        notes: Sequence[str] = (),
     ) -> None:
         if not paths:
             raise ValueError(f"{name}: there is no image in it")
-        if channels not in (1, 3):
-            raise ValueError(f"channels: expected 1 or 3, got {channels}")
+        if channels is not None:
+            check_channels(channels)
         self.paths, self.labels, self.class_names = PathList(paths), labels, class_names
-        self.name, self.split = name, split
-        size = common_size(self.paths) if size is None else size
+        self.name, self.split, self.read, self.pages = name, split, read, pages
+        self.notes = tuple(notes)
+        self._bad: dict[int, str] = {}
+        looks = survey(self.paths, read)
+        if pages == "images":
+            self._split_pages()
+        if channels is None:
+            channels = self._channels(looks)
+        size = min(224, looks.size if looks else 224) if size is None else size
         self.shape = (channels, size, size)
-        self._bad: set[int] = set()
+        if looks is not None:
+            self.intensity = self._measured(intensity, looks)
+            is_measured = isinstance(intensity, str) and ":" not in intensity
+            self.notes += tuple(describe(looks, pages, self.intensity, is_measured))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -107,6 +82,11 @@ class FileData(ImageData):
     @property
     def unreadable(self) -> list[Path]:
         return [self.paths[i] for i in sorted(self._bad)]
+
+    @property
+    def faults(self) -> dict[Path, str]:
+        """Why each of the unreadable files can't be used."""
+        return {self.paths[i]: self._bad[i] for i in sorted(self._bad)}
 
     def fetch(self, indices: Tensor) -> Tensor:
         return self._checked(*self._decode(indices))[0]
@@ -130,47 +110,124 @@ class FileData(ImageData):
 
     def subset(self, indices: Tensor | Sequence[int]) -> FileData:
         indices = torch.as_tensor(indices)
-        return FileData(
-            PathList(self.paths.texts[i] for i in indices.tolist()),
-            self.labels_of(indices),
-            name=self.name,
-            split=self.split,
-            class_names=self.class_names,
-            size=self.shape[2],
-            channels=self.shape[0],
-        )
+        part = copy.copy(self)
+        part.paths = PathList(self.paths.texts[i] for i in indices.tolist())
+        part.labels = self.labels_of(indices)
+        part._bad = {}
+        if not part.paths:
+            raise ValueError(f"{self.name}: there is no image in it")
+        return part
 
-    def _decode(self, indices: Tensor) -> tuple[Tensor, Tensor, list[int]]:
-        """Images, the samples they show, and the samples found bad on the way. Runs in worker processes as well."""
+    def _decode(self, indices: Tensor) -> tuple[Tensor, Tensor, dict[int, str]]:
+        """Images, the samples they show, and the samples that were bad on the way. Runs in worker processes as well."""
         channels, size, _ = self.shape
-        images = torch.empty(len(indices), channels, size, size, dtype=torch.uint8)
-        shown, bad = indices.clone(), []
-        for row, first in enumerate(indices.tolist()):
-            index = first
+        dtype = torch.uint8 if self.intensity is None else torch.float32
+        images = torch.empty(len(indices), channels, size, size, dtype=dtype)
+        shown, bad = indices.clone(), {}
+        for row in indices.argsort().tolist():  # near ones together: a reader may have to unpack some at once
+            first = index = int(indices[row])
             for attempt in range(_TRIES):
                 try:
-                    images[row] = decode(self.paths[index], channels, size)
+                    images[row] = self._image(self.paths[index])
                     shown[row] = index
                     break
-                except Exception:  # Pillow raises whatever the damage makes it stumble over
-                    bad.append(index)
+                except ImportError:
+                    raise
+                except Exception as error:  # Pillow raises whatever the damage makes it stumble over
+                    bad[index] = " ".join(str(error).split())[:200] or type(error).__name__
                     index = int(hashes(torch.tensor(first), attempt)) % len(self)
             else:
                 shown[row] = -1
         return images, shown, bad
 
-    def _checked(self, images: Tensor, shown: Tensor, bad: list[int]) -> tuple[Tensor, Tensor]:
+    def _located(self, path: Path) -> tuple[Content, int | None]:
+        """The file of an image, or its content, and the page in it; None for all pages."""
+        page: int | None = None if self.pages == "channels" and is_tiff(path) else 0
+        if self.pages == "images" and is_tiff(path.parent):
+            path, page = path.parent, int(path.name)
+        return path if self.read is None else self.read(path), page
+
+    def _image(self, path: Path) -> Tensor:
+        content, page = self._located(path)
+        return decode_deep(content, self.shape[0], self.shape[2], self.intensity, page)
+
+    def _checked(self, images: Tensor, shown: Tensor, bad: dict[int, str]) -> tuple[Tensor, Tensor]:
         self._bad.update(bad)
         if 2 * len(self._bad) > len(self) or bool((shown < 0).any()):
-            some = ", ".join(str(path) for path in self.unreadable[:3])
+            some = ", ".join(f"{path} ({reason})" for path, reason in list(self.faults.items())[:3])
             raise ValueError(
                 f"{self.name}: most of its {len(self):,} images can't be read ({len(self._bad):,} so far), "
                 f"such as {some}"
             )
         return images, shown
 
+    def _channels(self, looks: Survey | None) -> int:
+        """Three for ordinary pictures; as many as they have for others."""
+        if looks is None:
+            return 3
+        if self.pages == "channels":
+            return max(1, min(MAX_CHANNELS, looks.most_pages * looks.channels))
+        return looks.channels if looks.channels not in (1, 3) or 2 * looks.deep > looks.looked_at else 3
 
-class _Chunks(torch.utils.data.Dataset[tuple[Tensor, Tensor, list[int]]]):
+    def _measured(self, rule: str | Intensity, looks: Survey) -> Intensity | None:
+        """The range of the images of more than 8 bits, or None if there is none."""
+        if looks.deep == 0:
+            return None
+        fixed = rule if isinstance(rule, Intensity) else intensity_rule(rule)
+        if isinstance(fixed, Intensity):
+            return fixed
+        return measure_intensity(self._deep_values(), fixed)
+
+    def _deep_values(self) -> Iterator[np.ndarray]:
+        """Raw values (h, w, k) of some images of more than 8 bits."""
+        for path in self.paths[:: max(1, len(self) // _MEASURED)]:
+            try:
+                values = raw_pixels(*self._located(path), keep_alpha=self.shape[0] == 4)
+            except Exception:  # a bad file is met again, and told, when it is decoded
+                continue
+            if values.dtype != np.uint8:
+                yield values
+
+    def _split_pages(self) -> None:
+        """Give every page of every TIFF a name of its own: that of the file, and behind it the page's number."""
+        names, counts = [], []
+        for text in self.paths.texts:
+            path = Path(text)
+            pages = self._count_pages(path) if is_tiff(path) else 0
+            names += [os.path.join(text, str(page)) for page in range(pages)] if pages else [text]
+            counts.append(max(1, pages))
+        self.paths = PathList(names)
+        if self.labels is not None:
+            self.labels = self.labels.repeat_interleave(torch.tensor(counts))
+
+    def _count_pages(self, path: Path) -> int:
+        try:
+            return read_header(path if self.read is None else self.read(path)).pages
+        except ImportError:
+            raise
+        except Exception:  # told when it is decoded
+            return 1
+
+
+def is_tiff(path: Path) -> bool:
+    """Whether a file is called as a TIFF is."""
+    return path.suffix.lower() in (".tif", ".tiff")
+
+
+def describe(looks: Survey, pages: str, intensity: Intensity | None, measured: bool) -> list[str]:
+    """What is to be told of the pixels of a source."""
+    some, notes = f"of the {looks.looked_at} images looked at", []
+    if looks.alpha:
+        notes.append(f"{looks.alpha} {some} have an alpha channel: they are composited over white")
+    if looks.pages and pages == "first":
+        notes.append(f"{looks.pages} {some} have several pages: only the first is read (pages: channels or images)")
+    if intensity is not None:
+        how = "as measured on them; values beyond are cut" if measured else "as given; values beyond are cut"
+        notes.append(f"{looks.deep} {some} have more than 8 bits: intensity {intensity.text} is black to white, {how}")
+    return notes
+
+
+class _Chunks(torch.utils.data.Dataset[tuple[Tensor, Tensor, dict[int, str]]]):
     """Chunks of samples as the items of a torch data set: a worker decodes a whole batch at a time."""
 
     def __init__(self, data: FileData, chunks: Sequence[Tensor]) -> None:
@@ -179,5 +236,5 @@ class _Chunks(torch.utils.data.Dataset[tuple[Tensor, Tensor, list[int]]]):
     def __len__(self) -> int:
         return len(self.chunks)
 
-    def __getitem__(self, k: int) -> tuple[Tensor, Tensor, list[int]]:
+    def __getitem__(self, k: int) -> tuple[Tensor, Tensor, dict[int, str]]:
         return self.data._decode(self.chunks[k])

@@ -1,4 +1,4 @@
-"""`ImageData`: images by index, as uint8, with labels where there are any."""
+"""`ImageData`: images by index, with labels where there are any."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from kvicreg.data.intensity import Intensity
+
+__all__ = ["ImageData", "PathList"]
 
 
 class PathList(Sequence[Path]):
@@ -36,11 +39,14 @@ class ImageData:
 
     Attributes:
         name: the data set's name, or that of its folder.
-        split: "train", "test" or "unlabelled".
-        shape: (channels, size, size) of every image it gives; images are square.
+        split: "train", "val", "test" or "unlabelled".
+        shape: (channels, size, size) of every image it gives; images are square, with 1 to 32 channels.
         labels: int64 (n,), or None.
         class_names: names of the labels, or None.
-        paths: the files, or None when the images live in memory.
+        paths: the files, or None when the images live in memory. A file in an archive, or the row of a table, has the
+            archive's or table's path with its own name or number behind.
+        intensity: the range of raw values that became 0 to 255, where the source has more than 8 bits; else None.
+        notes: sentences about the source that people should be told: what the classes are, what was left out.
         unreadable: the files found to be bad so far, in the order of `paths`.
         loaded_by: the settings that have loaded these images, or None for images from elsewhere.
     """
@@ -52,12 +58,17 @@ class ImageData:
     class_names: list[str] | None = None
     paths: Sequence[Path] | None = None
     loaded_by: Any = None
+    intensity: Intensity | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         raise NotImplementedError
 
     def fetch(self, indices: Tensor) -> Tensor:
-        """Images (k, c, s, s), uint8, of the samples `indices` (k,)."""
+        """Images (k, c, s, s) of the samples `indices` (k,), with values from 0 to 255.
+
+        They are uint8, or float32 where the source has more than 8 bits (then `intensity` tells of which range).
+        """
         raise NotImplementedError
 
     def stream(self, chunks: Sequence[Tensor], workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
@@ -86,51 +97,3 @@ class ImageData:
         classes = "unlabelled" if self.labels is None else f"{len(self.class_names or ())} classes"
         size = f"{len(self):,} images {c}x{h}x{w}"
         return f"{type(self).__name__}({self.name!r}, {self.split!r}: {size}, {classes})"
-
-
-class ArrayData(ImageData):
-    """Images that live in memory: a uint8 tensor (n, c, s, s), which may be a view of a memory-mapped file.
-
-    Example:
-        >>> data = ArrayData(torch.zeros(10, 1, 28, 28, dtype=torch.uint8), labels=torch.arange(10))
-        >>> data.fetch(torch.tensor([3, 1])).shape
-        torch.Size([2, 1, 28, 28])
-    """
-
-    def __init__(
-        self,
-        images: Tensor,
-        labels: Tensor | None = None,
-        *,
-        name: str = "array",
-        split: str = "train",
-        class_names: list[str] | None = None,
-    ) -> None:
-        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[2] != images.shape[3]:
-            raise ValueError(
-                f"images: expected a uint8 tensor (n, channels, size, size), got {images.dtype} {tuple(images.shape)}"
-            )
-        if labels is not None and (labels.shape != images.shape[:1] or labels.is_floating_point()):
-            raise ValueError(f"labels: expected {len(images)} whole numbers, got {labels.dtype} {tuple(labels.shape)}")
-        self.images = images
-        self.labels = None if labels is None else labels.long()
-        self.name, self.split = name, split
-        self.shape = (images.shape[1], images.shape[2], images.shape[3])
-        if self.labels is not None and len(self.labels):
-            low, high = int(self.labels.min()), int(self.labels.max())
-            if low < 0 or (class_names is not None and high >= len(class_names)):
-                expected = "at least 0" if class_names is None else f"0 to {len(class_names) - 1}"
-                raise ValueError(f"labels of {name!r}: expected {expected}, got {low} to {high}")
-            class_names = [str(k) for k in range(high + 1)] if class_names is None else class_names
-        self.class_names = class_names
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def fetch(self, indices: Tensor) -> Tensor:
-        return self.images[indices].contiguous()
-
-    def subset(self, indices: Tensor | Sequence[int]) -> ArrayData:
-        indices = torch.as_tensor(indices)
-        labels = self.labels_of(indices)
-        return ArrayData(self.images[indices], labels, name=self.name, split=self.split, class_names=self.class_names)

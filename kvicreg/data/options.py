@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from kvicreg.data.arrays import ArrayData
 from kvicreg.data.given import given_name
 from kvicreg.data.groups import read_groups
-from kvicreg.data.images import ArrayData, ImageData
+from kvicreg.data.images import ImageData
 from kvicreg.data.loading import load
 from kvicreg.data.parts import first_images, hold_out
+from kvicreg.data.sources import ReadOptions
 from kvicreg.options import Options, option
 
 __all__ = ["DataOptions"]
@@ -23,14 +25,20 @@ class DataOptions(Options):
     """Which images a run is trained on."""
 
     source: str = option(
-        "mnist-small", "Data set by name (see kvicreg data list), folder of images, or list file.", flag="data"
+        "mnist-small",
+        "Data set by name, or images of your own: folder, archive, table, array, list.",
+        flag="data",
     )
     root: str | None = option(
         None, "Where downloaded data sets live; by default KVICREG_DATA or the user's cache.", flag="data_root"
     )
     split: Literal["train", "unlabelled"] = option("train", "Images to pretrain on.")
     image_size: int | None = option(None, "Side of the images in pixels; by default the data set's own.", above=0)
-    channels: Literal[1, 3] | None = option(None, "Grey (1) or color (3); by default the data set's own.")
+    channels: int | None = option(
+        None, "Channels of the images: 1 for grey, 3 for color, up to 32; by default the data set's own.",
+        at_least=1, at_most=32,
+    )  # fmt: skip
+    reading: ReadOptions = field(default_factory=ReadOptions)
     images: int | None = option(
         None, "Pretrain on only so many images, drawn alike for every seed; by default all.", above=0
     )
@@ -46,7 +54,12 @@ class DataOptions(Options):
 
     def whole(self) -> ImageData:
         """All images of the source."""
-        return load(self.source, self.split, root=self.root, image_size=self.image_size, channels=self.channels)
+        return self.open(self.split)
+
+    def open(self, split: str, *, image_size: int | None = None, channels: int | None = None) -> ImageData:
+        """A split of the source, read as the settings say, in another size or other channels where given."""
+        size, channels = image_size or self.image_size, channels or self.channels
+        return load(self.source, split, root=self.root, image_size=size, channels=channels, **self.reading.given())
 
     def part(self, data: ImageData) -> ImageData:
         """What is left of all images without those held out, or as many of them as the settings say."""

@@ -132,3 +132,16 @@ def on_chosen(images: Tensor, chosen: Tensor, change: Callable[..., Tensor], *pa
         return torch.where(chosen[:, None, None, None], change(images, *parameters), images)
     rows = chosen.nonzero().squeeze(1)
     return images.index_copy_(0, rows, change(images[rows], *(parameter[rows] for parameter in parameters)))
+
+
+def visible(images: Tensor) -> Tensor:
+    """Images (..., c, h, w) with values from 0 to 255 as uint8 in grey or colour, to be looked at.
+
+    Of more than three channels the first three are red, green and blue; of two, blue is black.
+    """
+    channels = images.shape[-3]
+    if channels not in (1, 3):
+        images = images[..., :3, :, :]
+    if channels == 2:
+        images = torch.cat((images, torch.zeros_like(images[..., :1, :, :])), -3)
+    return images.round().to(torch.uint8) if images.is_floating_point() else images

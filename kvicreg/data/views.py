@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvicreg.data.addresses import uniform
 from kvicreg.data.images import ImageData
+from kvicreg.data.pixels import MAX_CHANNELS
 from kvicreg.data.presets import ViewConfig, ViewOptions
 from kvicreg.data.transforms import (
     LUMA,
@@ -35,11 +36,14 @@ Numbers = dict[str, Tensor]  # of each parameter, (b,): uniform on [0, 1) or on 
 
 
 class Views:
-    """Turns uint8 images into normalised random views, and into the plain images that evaluation uses.
+    """Turns images into normalised random views, and into the plain images that evaluation uses.
 
     Crop, flip and affine are one bilinear reading of the image; brightness, contrast, saturation, hue and
     grayscale are one colour matrix per sample; blur, clamping to [0, 1], solarize and normalisation follow.
     Values are clamped once, at the end of the colour operations.
+
+    Three channels are red, green and blue. Of any other number, brightness and contrast change each channel by the same
+    factors, around its own mean, and what is defined for colours alone is left out: `skipped` tells.
 
     Args:
         config: the strengths.
@@ -58,8 +62,10 @@ class Views:
     def __init__(self, config: ViewConfig, *, size: int, mean: Sequence[float], std: Sequence[float]) -> None:
         if size < 1:
             raise ValueError(f"size: expected at least one pixel, got {size}")
-        if len(mean) != len(std) or len(mean) not in (1, 3) or min(std) <= 0:
-            raise ValueError(f"mean, std: expected 1 or 3 numbers each, std above 0, got {mean} and {std}")
+        if len(mean) != len(std) or not 1 <= len(mean) <= MAX_CHANNELS or min(std) <= 0:
+            raise ValueError(
+                f"mean, std: expected 1 to {MAX_CHANNELS} numbers each, std above 0, got {tuple(mean)} and {tuple(std)}"
+            )
         self.config, self.size = config, size
         self.mean, self.std = tuple(mean), tuple(std)
         self._low = tuple(-m / s for m, s in zip(mean, std, strict=True))  # 0 and 1 on the normalised scale
@@ -71,12 +77,19 @@ class Views:
         mean, std = normalisation(data)
         return cls(config or ViewOptions().config(data.name), size=data.shape[2], mean=mean, std=std)
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The strengths that are not 0 but have no meaning for images of so many channels."""
+        if len(self.mean) == 3:
+            return ()
+        return tuple(name for name in ("saturation", "hue", "grayscale") if getattr(self.config, name) > 0)
+
     @torch.no_grad()
     def __call__(self, images: Tensor, samples: Tensor, *, seed: int, epoch: int, view: int) -> Tensor:
         """One view of each image, float32 (b, c, size, size), at the address (seed, epoch, sample, view).
 
         Args:
-            images: uint8 (b, c, s, s).
+            images: (b, c, s, s), uint8, or float with values from 0 to 255.
             samples: their indices in the data set, int64 (b,).
             view: 0 for the first view, 1 for the second, and so on.
         """
@@ -88,14 +101,14 @@ class Views:
         chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
         signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
         with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
-            x = self._geometry(images.float(), chance, signed)
+            x = self._geometry(images.to(torch.float32, copy=True), chance, signed)
             x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
             return self._solarize(self._colour(x, chance, signed), chance)
 
     def plain(self, images: Tensor) -> Tensor:
         """The images themselves, float32 (b, c, size, size): resized where needed and normalised."""
         self._check(images)
-        x = images.float()
+        x = images.to(torch.float32, copy=True)
         if images.shape[2] != self.size:
             x = torch.nn.functional.interpolate(
                 x, (self.size, self.size), mode="bilinear", antialias=True, align_corners=False
@@ -109,9 +122,10 @@ class Views:
         return ((views * std + mean) * 255).round_().clamp_(0, 255).to(torch.uint8)
 
     def _check(self, images: Tensor) -> None:
-        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != len(self.mean):
+        is_numeric = images.dtype == torch.uint8 or images.is_floating_point()
+        if not is_numeric or images.ndim != 4 or images.shape[1] != len(self.mean):
             raise ValueError(
-                f"images: expected uint8 (b, {len(self.mean)}, s, s), got {images.dtype} {tuple(images.shape)}"
+                f"images: expected uint8 or float (b, {len(self.mean)}, s, s), got {images.dtype} {tuple(images.shape)}"
             )
 
     def _geometry(self, x: Tensor, u: Numbers, v: Numbers) -> Tensor:
@@ -154,11 +168,12 @@ class Views:
         if len(self.mean) == 3:
             saturation = torch.where(u["grayscale"] < c.grayscale, 0.0, saturation)
             matrices, k = colour_matrices(brightness, contrast, saturation, applied * c.hue * v["hue"])
-            luma = mean @ constant(LUMA, x.device)
+            luma = (mean @ constant(LUMA, x.device))[:, None]
         else:
-            matrices, k, luma = (brightness * contrast)[:, None, None], brightness * (1 - contrast), mean[:, 0]
+            matrices = (brightness * contrast)[:, None, None] * torch.eye(len(self.mean), device=x.device)
+            k, luma = brightness * (1 - contrast), mean
         scale, low = constant(tuple(1 / (255 * std) for std in self.std), x.device), constant(self._low, x.device)
-        bias = (k * luma)[:, None] * scale + low
+        bias = k[:, None] * luma * scale + low
         x = torch.baddbmm(bias[:, :, None], matrices * scale[:, None], x.flatten(2)).view_as(x)
         for channel, (low_end, high_end) in enumerate(zip(self._low, self._high, strict=True)):
             x[:, channel].clamp_(low_end, high_end)

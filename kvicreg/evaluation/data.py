@@ -40,16 +40,17 @@ def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None =
     """The run's data or, for transfer, other data (`on`) brought to the encoder's channels and size."""
     source = on or run.settings.data.source
     root = root or run.settings.data.root
+    reading = {} if on is not None else run.settings.data.reading.given()
     size, channels = int(run.description["image_size"]), len(run.description["mean"])
-    train = load(source, "train", root=root, image_size=size, channels=channels)
-    c, h, w = load(source, "train", root=root).shape
+    train = load(source, "train", root=root, image_size=size, channels=channels, **reading)
+    c, h, w = load(source, "train", root=root, **reading).shape
     notes = []
     if c != channels:
         notes.append("colour made grey" if channels == 1 else "grey repeated on 3 channels")
     if (h, w) != (size, size):
         notes.append(f"{h}x{w} pixels resized to {size}x{size}")
     try:
-        test = load(source, "test", root=root, image_size=size, channels=channels)
+        test = load(source, "test", root=root, image_size=size, channels=channels, **reading)
     except ValueError:
         if source in DATA_SETS:
             raise

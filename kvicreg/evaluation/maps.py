@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.data import ImageData
+from kvicreg.data.transforms import visible
 from kvicreg.evaluation.controls import RawPixels
 from kvicreg.measures.features import extract
 from kvicreg.measures.neighbours import nearest
@@ -39,11 +40,10 @@ def umap_points(features: Tensor, *, seed: int = 0, neighbours: int = 15) -> Ten
 
 
 def thumbnails(images: Tensor, side: int = 32) -> Tensor:
-    """uint8 images (n, c, h, w) shrunk to at most `side` pixels, channels last."""
+    """Images (n, c, h, w) shrunk to at most `side` pixels, as uint8 in grey or colour, channels last."""
     if images.shape[2] > side:
-        smaller = torch.nn.functional.interpolate(images.float(), (side, side), mode="area")
-        images = smaller.round().to(torch.uint8)
-    return images.permute(0, 2, 3, 1).contiguous()
+        images = torch.nn.functional.interpolate(images.float(), (side, side), mode="area")
+    return visible(images).permute(0, 2, 3, 1).contiguous()
 
 
 def map_arrays(features: Tensor, data: ImageData, *, seed: int = 0) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class FixedImages:
         self.probe: ImageData | None = None
         if data.labels is not None and probe_count >= 4:
             chosen = order[:probe_count]
-            self.probe = ArrayData(data.fetch(chosen), data.labels[chosen])
+            self.probe = ArrayData(data.fetch(chosen), data.labels[chosen], intensity="0:255")
 
     def spectrum(self, method: Method, device: torch.device) -> Spectrum:
         """Of one random view of each image, the same view every time."""

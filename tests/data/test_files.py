@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from kvicreg.data import FileData, batches, in_order
-from kvicreg.data.files import common_size, decode
+from kvicreg.data.pixels import decode
+from kvicreg.data.survey import common_size
 
 Writer = Callable[..., list[Path]]
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kvicreg.data.folders import images_below, list_file, list_folder
+from kvicreg.data import load
+from kvicreg.data.sources.folders import images_below, list_folder
+from kvicreg.data.sources.lists import list_file
 
 Writer = Callable[..., list[Path]]
 
@@ -148,3 +150,82 @@ def test_tiny_imagenet_layout(tmp_path: Path, write_images: Writer) -> None:
     assert [p.name for p in test.paths] == ["val_000.JPEG", "val_001.JPEG", "val_002.JPEG"]
     assert test.labels.tolist() == [1, 0, 0]
     assert len(list_folder(tmp_path, "unlabelled").paths) == 4
+
+
+def write_names(folder: Path, names: list[str], write_images: Writer) -> None:
+    for name in names:
+        write_images(folder / name, 1)
+
+
+BY_MONTH = ["2023/jan/cat", "2023/jan/dog", "2023/feb/cat", "2023/feb/dog"]
+
+
+@pytest.mark.parametrize(
+    ("names", "level", "classes"),
+    [
+        (BY_MONTH, "auto", ["cat", "dog"]),  # the same names again in different folders
+        (BY_MONTH, "2", ["feb", "jan"]),
+        (BY_MONTH, "last", ["cat", "dog"]),
+        (BY_MONTH, "1", ["2023"]),
+        (BY_MONTH, "none", None),
+        (["all/a", "all/b"], "auto", ["a", "b"]),  # one folder tells nothing apart
+        (["cat/day", "cat/night", "dog/day", "dog/night"], "auto", ["cat", "dog"]),
+        (["n1/images", "n2/images"], "auto", ["n1", "n2"]),
+        (["a", "b/deeper"], "last", ["a", "deeper"]),
+    ],
+)
+def test_classes_at_any_level(
+    tmp_path: Path, write_images: Writer, names: list[str], level: str, classes: list[str] | None
+) -> None:
+    write_names(tmp_path, names, write_images)
+    listing = list_folder(tmp_path, "train", class_level=level)
+    assert listing.class_names == classes
+    if classes is None or listing.labels is None:
+        assert listing.notes == ("no classes: folders are not taken as labels (class_level chooses)",)
+        return
+    for path, label in zip(listing.paths, listing.labels.tolist(), strict=True):
+        assert classes[label] in path.parts
+    assert listing.notes[0].startswith(f"{len(classes)} class")
+    assert classes[0] in listing.notes[0]
+
+
+def test_a_level_that_some_image_lacks_is_told(tmp_path: Path, write_images: Writer) -> None:
+    write_names(tmp_path, ["a", "b/c"], write_images)
+    with pytest.raises(ValueError, match=r"class_level: a/000.png in .* has 1 folders above it, expected level 2"):
+        list_folder(tmp_path, "train", class_level="2")
+    with pytest.raises(ValueError, match="class_level: expected auto, last, none or a number from 1, got 'first'"):
+        load(tmp_path, class_level="first")
+
+
+def test_splits_take_the_level_of_training(tmp_path: Path, write_images: Writer) -> None:
+    write_names(tmp_path / "train", BY_MONTH, write_images)
+    write_names(tmp_path / "val", ["2023/mar/dog"], write_images)
+    listing = list_folder(tmp_path, "val")
+    assert listing.class_names == ["cat", "dog"]
+    assert listing.labels is not None
+    assert listing.labels.tolist() == [1]
+
+
+def test_val_and_test_are_each_other_where_only_one_is_there(tmp_path: Path, write_images: Writer) -> None:
+    write_names(tmp_path, ["train/a", "val/a"], write_images)
+    assert list_folder(tmp_path, "val").paths == list_folder(tmp_path, "test").paths
+    write_images(tmp_path / "test" / "a", 3)
+    assert (len(list_folder(tmp_path, "val").paths), len(list_folder(tmp_path, "test").paths)) == (1, 3)
+
+
+def test_a_test_folder_without_classes_is_not_taken_before_one_with_them(tmp_path: Path, write_images: Writer) -> None:
+    write_names(tmp_path, ["train/a", "val/a"], write_images)
+    write_images(tmp_path / "test", 3)
+    assert list_folder(tmp_path, "test").class_names == ["a"]
+
+
+def test_files_that_are_left_out_are_counted(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "a", 2)
+    for name in ("x.HEIC", "y.heic", "z.CR2", ".hidden.raw", "README"):
+        (tmp_path / "a" / name).write_bytes(b"")
+    notes = list_folder(tmp_path, "train").notes
+    assert "4 files are left out, no image that is read: 2 .heic, 1 .cr2, 1 without an ending" in notes
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.heic").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"there is no image in it .*; 1 file is left out, .*: 1 \.heic"):
+        list_folder(tmp_path / "b", "train")

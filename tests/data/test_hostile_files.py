@@ -17,9 +17,10 @@ from PIL import Image
 
 from kvicreg.data import fetching, load
 from kvicreg.data.archives import FetchError, extract, gunzip
-from kvicreg.data.files import MAX_PIXELS, FileData, decode
-from kvicreg.data.folders import images_below
+from kvicreg.data.files import FileData
 from kvicreg.data.formats import read_idx
+from kvicreg.data.pixels import MAX_PIXELS, decode
+from kvicreg.data.sources.folders import images_below
 
 
 def png(width: int, height: int, rows: bytes) -> bytes:

@@ -179,8 +179,8 @@ def test_wrong_strengths_are_named(changes: dict, message: str) -> None:
 
 
 def test_wrong_images_are_named(images: torch.Tensor) -> None:
-    with pytest.raises(ValueError, match=r"images: expected uint8 \(b, 3, s, s\), got torch.float32"):
-        make(NATURAL)(images.float(), torch.arange(16), seed=0, epoch=0, view=0)
+    with pytest.raises(ValueError, match=r"images: expected uint8 or float \(b, 3, s, s\), got torch.int32"):
+        make(NATURAL)(images.int(), torch.arange(16), seed=0, epoch=0, view=0)
     with pytest.raises(ValueError, match="samples: expected 16 indices"):
         make(NATURAL)(images, torch.arange(15), seed=0, epoch=0, view=0)
     with pytest.raises(ValueError, match="mean, std"):

@@ -33,8 +33,8 @@ def fuzz() -> None:
     import atheris
 
     with atheris.instrument_imports(include=["kvicreg"]):
-        from kvicreg.data.folders import list_file
         from kvicreg.data.formats import read_idx
+        from kvicreg.data.sources.lists import list_file
         from kvicreg.runs import load_settings
         from kvicreg.storage import read_arrays
 

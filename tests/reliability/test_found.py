@@ -12,7 +12,7 @@ import torch
 
 from kvicreg import KernelVICRegLoss, load_encoder, operators
 from kvicreg.cli import main
-from kvicreg.data.folders import images_below
+from kvicreg.data.sources.folders import images_below
 from kvicreg.evaluation.embed import embed
 from kvicreg.report.page import write_report
 from kvicreg.runs import Settings

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvicreg.data.archives import FetchError, extract
-from kvicreg.data.folders import list_file
 from kvicreg.data.formats import read_idx
+from kvicreg.data.sources.lists import list_file
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.storage import read_arrays, read_yaml
 from kvicreg.training.guard import read_fault

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import kvicreg
 from kvicreg.methods import METHODS
@@ -160,9 +161,18 @@ def read_settings(tmp_path_factory) -> set[str]:
                 settings.method.kernel.build()
             elif kind == "approximation":
                 settings.method.approximation.build(0)
+        for source in _images_of_ones_own(tmp_path_factory.mktemp("images")):
+            small.replace(data=str(source)).data.whole()
         small.replace(kernel="rbf+rq", learn_mixture=True).method.kernel.build()
         strategy_of(small.replace(devices=2))
     return {name for name, field in flags.items() if field in read} | read
+
+
+def _images_of_ones_own(folder: Path) -> tuple[Path, Path]:
+    """A folder of images, and a table that names them."""
+    Image.new("RGB", (8, 8)).save(folder / "a.png")
+    (folder / "table.csv").write_text("image,label\na.png,x\n")
+    return folder, folder / "table.csv"
 
 
 def _options(cls: type[Options]) -> list[type[Options]]:

@@ -1,0 +1,107 @@
+"""`Source`: a kind of folder or file that holds images, and the settings by which it is read."""
+
+from __future__ import annotations
+
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar, Literal, NamedTuple
+
+from torch import Tensor
+
+from kvicreg.data.images import ImageData
+from kvicreg.data.intensity import intensity_rule
+from kvicreg.data.survey import Reader
+from kvicreg.options import Options, option
+
+__all__ = ["Listing", "ReadOptions", "Source", "find_source", "only_train"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions(Options):
+    """How images of one's own are read; what a kind of source does not read is refused."""
+
+    class_level: str = option(
+        "auto", "Which folders are the classes: 1 for the uppermost, 2, ..., last, none; auto says what it took."
+    )
+    image_column: str | None = option(None, "Column of a table that has the images or their paths; by default by name.")
+    label_column: str | None = option(None, "Column of a table that has the labels; by default by name.")
+    pages: Literal["first", "channels", "images"] = option(
+        "first", "Of a TIFF with several pages: the first, all as channels, or each as an image."
+    )
+    intensity: str = option(
+        "minmax",
+        "Black and white of images with more than 8 bits: minmax, a percentage to cut off such as 0.5%, or 0:4095.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        intensity_rule(self.intensity)
+        if self.class_level not in ("auto", "last", "none") and not _is_level(self.class_level):
+            raise ValueError(f"class_level: expected auto, last, none or a number from 1, got {self.class_level!r}")
+
+
+def _is_level(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 0 < int(text) < 100
+
+
+class Listing(NamedTuple):
+    """The images of a source: their names, their labels and the labels' names (None where there are none).
+
+    Attributes:
+        paths: the files; or names, which `read` turns into a file or its content, in any process.
+        notes: sentences that people should be told.
+    """
+
+    paths: Sequence[Path]
+    labels: Tensor | None
+    class_names: list[str] | None
+    read: Reader | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Source(ABC):
+    """A kind of source. A subclass in a file of its own in this folder is all that it takes to add one.
+
+    Attributes:
+        kind: what it is, for messages.
+        reads: the settings of `ReadOptions` that it reads.
+        is_fallback: whether it takes what no other kind does.
+    """
+
+    kind: ClassVar[str]
+    reads: ClassVar[frozenset[str]] = frozenset({"pages", "intensity"})
+    is_fallback: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def accepts(cls, path: Path) -> bool:
+        """Whether the file or folder `path`, which exists, is of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, path: Path, split: str, options: ReadOptions) -> Listing | ImageData:
+        """The images of a split: names that are decoded when they are needed, or a data set of its own."""
+
+
+def find_source(path: Path, options: ReadOptions) -> type[Source]:
+    """The kind of source that `path` is, which must read every setting that is given."""
+    package = import_module("kvicreg.data.sources")
+    for module in pkgutil.iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+    kinds = sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback)
+    source = next(kind for kind in kinds if kind.accepts(path))
+    for name in options.given():
+        if name not in source.reads:
+            readers = ", ".join(kind.kind for kind in kinds if name in kind.reads)
+            raise ValueError(f"{name}: {path} is {source.kind}, which does not read it; it is read from {readers}")
+    return source
+
+
+def only_train(kind: str, split: str, instead: str = "a file") -> None:
+    """Raise for a split that a source without splits does not have."""
+    if split != "train":
+        raise ValueError(f"split: {kind} has only 'train'; give the {split!r} images {instead} of their own")
