@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import combinations
 from typing import Self
 
@@ -191,9 +191,19 @@ class ViewPairs:
 
     def __init__(self, views: Sequence[Tensor]) -> None:
         if len(views) == 2:
-            both = cache(lambda: two_view_distances(views[0], views[1]))
-            self.within = AllPairs(tuple(views), squared=lambda: both()[0])
-            self.across = [MatchedPairs(views[0], views[1], squared=lambda: both()[1])]
+            two = _TwoViews(*views)
+            self.within = AllPairs(tuple(views), squared=lambda: two.distances[0])
+            self.across = [MatchedPairs(*views, squared=lambda: two.distances[1])]
         else:
             self.within = AllPairs(torch.stack(list(views)))
             self.across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]
+
+
+class _TwoViews:
+    def __init__(self, first: Tensor, second: Tensor) -> None:
+        self.first, self.second = first, second
+
+    @cached_property
+    def distances(self) -> tuple[Tensor, Tensor]:
+        """The squared distances within each view, and across."""
+        return two_view_distances(self.first, self.second)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.composite import Product, Sum
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, at_least_float32, full_precision
 from kvicreg.operators.approximation import Approximation
@@ -110,8 +111,14 @@ def sized(values: Tensor, kernel: Kernel, shard: Shard) -> tuple[Tensor, float |
 
     A polynomial of embeddings of 1e6 is 1e24, and the sum of its squares more than float32 can hold.
     """
-    members = [k for k in kernel.modules() if isinstance(k, Kernel) and not hasattr(k, "kernels")]
-    if all(math.isfinite(member.bound) for member in members):
+    if _is_bounded(kernel):
         return values, 1.0
     size = shard.sum(values.detach().abs().amax()).clamp_min(1.0)
     return values / size, size
+
+
+def _is_bounded(kernel: Kernel) -> bool:
+    """Whether `kernel.bound` is finite, without a look at the weights of a sum, which may be learnt."""
+    if isinstance(kernel, Sum | Product):
+        return all(isinstance(member, Kernel) and _is_bounded(member) for member in kernel.kernels)
+    return math.isfinite(kernel.bound)

@@ -31,8 +31,10 @@ THREADS_FROM = 2048
 
 def eigenvalues(matrix: Tensor) -> Tensor:
     """Eigenvalues of symmetric matrices ``(..., n, n)``, ascending, ``(..., n)``."""
-    transformed = not is_concrete() and not torch.compiler.is_compiling()
-    if not transformed and not (torch.is_grad_enabled() and matrix.requires_grad):
+    differentiated = not is_concrete() or (torch.is_grad_enabled() and matrix.requires_grad)
+    # A compiler can't trace a rule for forward mode. It needs none: the gradient of torch's own eigenvalues is the
+    # same, and what is compiled is not differentiated twice.
+    if torch.compiler.is_compiling() or not differentiated:
         return _decompose(matrix, vectors=False)[0]
     values: Tensor = _Eigenvalues.apply(matrix)[0]
     return values
