@@ -191,9 +191,9 @@ class ViewPairs:
 
     def __init__(self, views: Sequence[Tensor]) -> None:
         if len(views) == 2:
-            two = _TwoViews(*views)
+            two = _TwoViews(views[0], views[1])
             self.within = AllPairs(tuple(views), squared=lambda: two.distances[0])
-            self.across = [MatchedPairs(*views, squared=lambda: two.distances[1])]
+            self.across = [MatchedPairs(views[0], views[1], squared=lambda: two.distances[1])]
         else:
             self.within = AllPairs(torch.stack(list(views)))
             self.across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]
