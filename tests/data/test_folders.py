@@ -189,6 +189,11 @@ def test_classes_at_any_level(
     assert classes[0] in listing.notes[0]
 
 
+def test_a_level_may_be_a_number(tmp_path: Path, write_images: Writer) -> None:
+    write_names(tmp_path, BY_MONTH, write_images)
+    assert load(tmp_path, class_level=2).class_names == ["feb", "jan"]
+
+
 def test_a_level_that_some_image_lacks_is_told(tmp_path: Path, write_images: Writer) -> None:
     write_names(tmp_path, ["a", "b/c"], write_images)
     with pytest.raises(ValueError, match=r"class_level: a/000.png in .* has 1 folders above it, expected level 2"):

@@ -92,6 +92,15 @@ def test_archives_have_splits_and_classes_as_folders_have(tmp_path: Path) -> Non
     assert train.paths[0] == tmp_path / "x.zip" / "top/train/a/1.png"
 
 
+def test_unusual_names_in_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for k, name in enumerate(["./a/0.png", "a//1.png", "a/ü ñ.png", "b c/3.PNG"]):
+            archive.writestr(zipfile.ZipInfo(name), encoded(k))
+    data = load(tmp_path / "x.zip")
+    assert sorted(levels(data.fetch(torch.arange(4)))) == [0, 1, 2, 3]
+    assert (data.class_names, data.unreadable) == (["a", "b c"], [])
+
+
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     folder(tmp_path)
     rows = [f'"{name_of(k)}",{k % 2},"so, {k % 3}"' for k in range(COUNT)]

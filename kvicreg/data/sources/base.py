@@ -38,6 +38,7 @@ class ReadOptions(Options):
     )
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "class_level", str(self.class_level))  # a number as well
         super().__post_init__()
         intensity_rule(self.intensity)
         if self.class_level not in ("auto", "last", "none") and not _is_level(self.class_level):

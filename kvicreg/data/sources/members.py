@@ -10,9 +10,14 @@ from kvicreg.data.sources.base import Listing, ReadOptions
 from kvicreg.data.sources.layout import EXTENSIONS, SPLIT_FOLDERS, choose_split, find_classes, is_image_name, left_out
 from kvicreg.data.survey import Reader
 
-__all__ = ["MAX_MEMBER", "list_members"]
+__all__ = ["MAX_MEMBER", "list_members", "plain_name"]
 
 MAX_MEMBER = 1 << 30  # bytes of an image file, unpacked; an archive can claim any size
+
+
+def plain_name(name: str) -> str:
+    """A member's name as `Path` writes it: without ./ before and // within."""
+    return PurePosixPath(name).as_posix()
 
 
 def list_members(path: Path, names: Sequence[str], read: Reader, split: str, options: ReadOptions) -> Listing:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvicreg.data.sources.base import Listing, ReadOptions, Source
-from kvicreg.data.sources.members import MAX_MEMBER, list_members
+from kvicreg.data.sources.members import MAX_MEMBER, list_members, plain_name
 
 __all__ = ["Tar"]
 
@@ -33,7 +33,7 @@ class Tar(Source):
             with tarfile.open(path, "r:") as archive:
                 for entry in archive:
                     if entry.isreg() and entry.sparse is None:
-                        members[entry.name.removeprefix("./")] = (entry.offset_data, entry.size)
+                        members[plain_name(entry.name)] = (entry.offset_data, entry.size)
         except Exception as error:  # tarfile raises whatever the damage makes it stumble over
             raise ValueError(f"{path}: expected a tar archive that is whole ({error})") from error
         return list_members(path, list(members), TarReader(path, members), split, options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvicreg.data.sources.base import Listing, ReadOptions, Source
-from kvicreg.data.sources.members import MAX_MEMBER, list_members
+from kvicreg.data.sources.members import MAX_MEMBER, list_members, plain_name
 
 __all__ = ["Zip"]
 
@@ -29,7 +29,8 @@ class Zip(Source):
     def open(cls, path: Path, split: str, options: ReadOptions) -> Listing:
         try:
             with zipfile.ZipFile(path) as archive:
-                members = {entry.filename: Member.of(entry) for entry in archive.infolist() if not entry.is_dir()}
+                entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+                members = {plain_name(entry.filename): Member.of(entry) for entry in entries}
         except Exception as error:  # zipfile raises whatever the damage makes it stumble over
             raise ValueError(f"{path}: expected a zip archive that is whole ({error})") from error
         return list_members(path, list(members), ZipReader(path, members), split, options)
