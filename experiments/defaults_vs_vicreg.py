@@ -127,8 +127,9 @@ def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
     if grid == "projector width":
         return {"projector_hidden": value, "projector_outputs": value}
     usual = job.settings()
-    epochs, size = usual.schedule.epochs, usual.schedule.batch_size
-    return {"images": value, "epochs": round(epochs * ((usual.data.images or 45_000) // size) / (value // size))}
+    epochs, images = usual.schedule.epochs, usual.data.images or 45_000
+    size = usual.schedule.batch_size_for(images)
+    return {"images": value, "epochs": round(epochs * (images // size) / (value // size))}
 
 
 def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:

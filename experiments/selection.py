@@ -123,7 +123,7 @@ def _shared(cell: Cell) -> dict[str, Any]:
 
 
 def _steps(cell: Cell, images: int) -> list[int]:
-    return [epochs * (images // cell.settings.schedule.batch_size) for epochs in EPOCHS]
+    return [epochs * (images // cell.settings.schedule.batch_size_for(images)) for epochs in EPOCHS]
 
 
 def _trials(cells: Sequence[Cell]) -> dict[tuple[str, int], list[Cell]]:

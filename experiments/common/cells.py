@@ -138,7 +138,9 @@ def recorded(folder: Path) -> dict[str, Any]:
     run = RunFolder(folder)
     metrics, schedule = run.metrics(), run.settings.schedule
     steps, speeds = metrics.measured("step"), metrics.measured("images_per_second")
-    images = [(now - before) * schedule.batch_size * schedule.accumulate for before, now in pairwise([0, *steps])]
+    assert schedule.batch_size is not None  # a run's settings are resolved
+    per_step = schedule.accumulate * schedule.batch_size
+    images = [(now - before) * per_step for before, now in pairwise([0, *steps])]
     seconds = sum(count / speed for count, speed in zip(images, speeds, strict=True))
     rank, bound = (metrics.columns[name][-1] or 0.0 for name in ("effective_rank", "effective_rank_bound"))
     share = rank / bound if bound else 0.0  # 0 where it could not be measured: no spectrum has that

@@ -141,10 +141,11 @@ def peer_step(settings: Settings) -> dict[str, Callable[[], None]]:
 
 def _batch_shape(settings: Settings) -> tuple[int, int, int, int]:
     """The shape (b, c, h, w) of a batch; every case says what its images are."""
-    side, channels = settings.data.image_size, settings.data.channels
+    side, channels, size = settings.data.image_size, settings.data.channels, settings.schedule.batch_size
+    assert size is not None
     assert side is not None
     assert channels is not None
-    return settings.schedule.batch_size, channels, side, side
+    return size, channels, side, side
 
 
 def _network(settings: Settings) -> Callable[[list[Tensor], Callable[[Tensor, Tensor], Tensor]], None]:

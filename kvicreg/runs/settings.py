@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +42,9 @@ class ScheduleOptions(Options):
     time_limit: str | None = option(
         None, "Save and stop after this long, such as 30m or 2h; --resume goes on, with the same limit again."
     )
-    batch_size: int = option(512, "Images per batch, over all processes.", at_least=2)
+    batch_size: int | None = option(
+        None, "Images per batch, over all processes; by default 512, or a quarter of the images if less.", at_least=2
+    )
     accumulate: int = option(
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
     )
@@ -52,6 +55,13 @@ class ScheduleOptions(Options):
         super().__post_init__()
         if self.time_limit is not None:
             minutes(self.time_limit, "time_limit")
+
+    def batch_size_for(self, images: int, processes: int = 1) -> int:
+        """The batch size; where it is left open, by the number of images, and a multiple of 8 and of the processes."""
+        if self.batch_size is not None:
+            return self.batch_size
+        unit = math.lcm(8, processes)
+        return max(unit, min(512, images // 4) // unit * unit)
 
 
 @dataclass(frozen=True, kw_only=True)

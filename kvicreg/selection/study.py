@@ -84,7 +84,7 @@ def start_study(
     budget = steps(options.budget)
     if options.time is not None:
         budget = _affordable_steps(minutes(options.time), settings, data, len(candidates))
-    full_run = settings.schedule.epochs * (len(data) // settings.schedule.batch_size)
+    full_run = settings.schedule.epochs * (len(data) // settings.schedule.batch_size_for(len(data)))
     content = {
         "criterion": options.criterion or read_evidence()["criterion"],
         "full": options.full,
@@ -123,8 +123,9 @@ def write_ranking(study: Study, ranking: dict[str, Any]) -> None:
 
 def _affordable_steps(available: float, settings: Settings, data: ImageData, candidates: int) -> int:
     """Steps that fit into the available minutes, measurements taken off; timed, so not the same on every machine."""
-    seconds = timed(settings, data=data).seconds
-    measurements = sum(sizes(candidates)) * (2.0 + 5000 / settings.schedule.batch_size * seconds / 3)
+    timing = timed(settings, data=data)
+    seconds = timing.seconds
+    measurements = sum(sizes(candidates)) * (2.0 + 5000 / timing.batch_size * seconds / 3)
     return max(1, int((60 * available - measurements) / (1.1 * seconds)))
 
 

@@ -19,6 +19,9 @@ from kvicreg.runs.encoder import fill_encoder
 __all__ = ["build_groups", "build_method", "build_views", "resolve"]
 
 
+FEWEST = 16
+
+
 def build_views(settings: Settings, data: ImageData) -> Views:
     """The random views of the settings on their data."""
     return Views.of(data, settings.views.config(data.name))
@@ -39,7 +42,11 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
 
     Images that the settings do not load, and an encoder that they do not build, are recorded as given from Python.
     """
-    batch_size = settings.schedule.batch_size
+    if settings.schedule.batch_size is None and len(data) < FEWEST:
+        raise ValueError(
+            f"{len(data)} images are too few: training needs at least {FEWEST}, and does well with thousands"
+        )
+    batch_size = settings.schedule.batch_size_for(len(data), settings.engine.devices * settings.engine.nodes)
     if len(data) < batch_size:
         raise ValueError(
             f"batch_size {batch_size} is more than the {len(data)} images of {data.name!r}; "
@@ -52,6 +59,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
     model = replace(settings.model, encoder=architecture.resolved(image_size))
     return replace(settings, method=method, model=model).replace(
         data=recorded_source(data, settings.data),
+        batch_size=batch_size,
         image_size=image_size,
         channels=channels,
         precision=_precision(settings),

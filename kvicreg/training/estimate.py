@@ -17,9 +17,10 @@ from kvicreg.training.module import SelfSupervised
 
 
 class Timing(NamedTuple):
-    """What a few steps took: the resolved settings, seconds per batch, batches in all, bytes at most, and where."""
+    """What a few steps took: resolved settings, images and seconds per batch, batches in all, bytes at most, where."""
 
     settings: Settings
+    batch_size: int
     seconds: float
     batches: int
     peak: int
@@ -37,8 +38,9 @@ def timed(settings: Settings, steps: int = 3, data: ImageData | None = None) -> 
     )
     module = SelfSupervised(build_method(settings), settings, data=data, views=views).to(device)
     optimizer = settings.optimizer.build(module.method)
-    images, samples, labels = next(batches(data, schedule.batch_size, seed=engine.seed, epoch=0))
-    images = images[: max(2, schedule.batch_size // (engine.devices * engine.nodes))].to(device)
+    batch_size = schedule.batch_size_for(len(data))
+    images, samples, labels = next(batches(data, batch_size, seed=engine.seed, epoch=0))
+    images = images[: max(2, batch_size // (engine.devices * engine.nodes))].to(device)
     samples = samples[: len(images)].to(device)
     labels = None if labels is None else labels[: len(images)].to(device)
 
@@ -56,13 +58,12 @@ def timed(settings: Settings, steps: int = 3, data: ImageData | None = None) -> 
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else _resident_bytes()
     total = module.batches_per_epoch * schedule.epochs
     total = total if schedule.max_steps is None else min(total, schedule.max_steps * schedule.accumulate)
-    return Timing(settings, seconds, total, peak, device)
+    return Timing(settings, batch_size, seconds, total, peak, device)
 
 
 def estimate(settings: Settings) -> tuple[Settings, str]:
     """The resolved settings, and a sentence on memory and time from a few timed steps on one device."""
-    settings, seconds, total, peak, device = timed(settings)
-    batch_size = settings.schedule.batch_size
+    settings, batch_size, seconds, total, peak, device = timed(settings)
     return settings, (
         f"About {in_words(seconds * total)} for {total:,} batches of {batch_size} "
         f"({seconds * 1e3:,.0f} ms each, {batch_size / seconds:,.0f} images/s, timed on {device.type}) "

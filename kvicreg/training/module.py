@@ -132,9 +132,15 @@ class SelfSupervised(pl.LightningModule):
     # ---- data by address
 
     @property
+    def batch_size(self) -> int:
+        """Images per batch, over all processes."""
+        assert self.data is not None
+        return self.settings.schedule.batch_size_for(len(self.data))
+
+    @property
     def batches_per_epoch(self) -> int:
         assert self.data is not None
-        return count_batches(len(self.data), self.settings.schedule.batch_size)
+        return count_batches(len(self.data), self.batch_size)
 
     def train_dataloader(self) -> Any:
         if self.data is None:
@@ -168,7 +174,7 @@ class _Batches:
         epoch, start = divmod(module.batches_done, len(self))
         return batches(
             module.data,
-            settings.schedule.batch_size,
+            module.batch_size,
             seed=settings.engine.seed,
             epoch=epoch,
             start=start,

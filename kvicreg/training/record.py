@@ -61,7 +61,7 @@ class Record(pl.Callback):
         for name, value in outputs["terms"].items():
             self.sums[name] = self.sums[name].add_(value) if name in self.sums else value.clone()
         self.batches += 1
-        self.clock_images += module.settings.schedule.batch_size
+        self.clock_images += module.batch_size
         is_due = module.batches_done % self.log_every == 0 or module.batches_done == 1
         if is_due or time.perf_counter() - self.logged_at > SECONDS:
             self._log_step(trainer, module, outputs)

@@ -179,20 +179,27 @@ def _loggers(settings: Settings, folder: Path) -> list[Any]:
     return loggers
 
 
+FEW = 1000
+
+
 def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[str]:
-    schedule = settings.schedule
+    schedule, size = settings.schedule, settings.schedule.batch_size_for(len(data))
     c, h, w = data.shape
     encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
     lines = [
         f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
         f"{settings.model.encoder.choice}, {encoder:,} parameters (projector: {projector:,} more); "
-        f"{schedule.epochs} epochs of batches of {schedule.batch_size}."
+        f"{schedule.epochs} epochs of batches of {size}."
     ]
+    if len(data) < FEW:
+        lines.append(
+            f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
+            "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
+        )
     if schedule.accumulate > 1:
-        together = schedule.accumulate * schedule.batch_size
         lines.append(
             f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
-            f"its {schedule.batch_size} images: not the loss of one batch of {together}."
+            f"its {size} images: not the loss of one batch of {schedule.accumulate * size}."
         )
     return lines
 
