@@ -42,8 +42,12 @@ class PretrainedEncoder(nn.Module):
         return features if self.projector is None else self.projector(features)
 
     def preprocess(self, images: Tensor) -> Tensor:
-        """uint8 images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched."""
-        if images.dtype != torch.uint8 or images.ndim != 4:
+        """Images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched.
+
+        They are uint8, or where the encoder was trained on deeper images, floats of the same scale: 0 black, 255 white.
+        """
+        is_deep = images.is_floating_point() and self.description.get("intensity") is not None
+        if not (images.dtype == torch.uint8 or is_deep) or images.ndim != 4:
             raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
         x = images.to(self.mean.device).float().div_(255.0)
         size, channels = self.image_size, self.mean.shape[1]

@@ -30,6 +30,7 @@ def save_encoder(
     std: Sequence[float],
     data: str | None = None,
     projector: nn.Module | None = None,
+    intensity: str | None = None,
 ) -> Path:
     """Write encoder.safetensors, encoder.json and, when given, projector.safetensors into a folder.
 
@@ -37,7 +38,7 @@ def save_encoder(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    description = describe_encoder(encoder, image_size, mean, std, data, projector)
+    description = describe_encoder(encoder, image_size, mean, std, data, projector, intensity)
     save_weights(encoder, folder / WEIGHTS)
     if projector is not None:
         save_weights(projector, folder / PROJECTOR)
@@ -52,8 +53,12 @@ def describe_encoder(
     std: Sequence[float],
     data: str | None = None,
     projector: nn.Module | None = None,
+    intensity: str | None = None,
 ) -> dict[str, Any]:
-    """What `load_encoder` needs beside the weights, in plain values."""
+    """What `load_encoder` needs beside the weights, in plain values.
+
+    `intensity` is the range of raw values, such as "0:4095", that was black to white in images of more than 8 bits.
+    """
     from kvicreg import __version__
 
     return {
@@ -63,6 +68,7 @@ def describe_encoder(
         "mean": [float(v) for v in mean],
         "std": [float(v) for v in std],
         "data": data,
+        "intensity": intensity,
         "projector": getattr(projector, "description", None),
         "version": __version__,
     }

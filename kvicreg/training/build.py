@@ -53,6 +53,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
             f"pass a smaller one, such as --batch-size {max(2, 2 ** (len(data).bit_length() - 2))}"
         )
     channels, image_size = data.shape[:2]
+    is_deep = data.intensity is not None and data.loaded_by is not None
     classes = None if data.labels is None else int(data.labels.max()) + 1
     method = settings.method.resolved(classes)
     architecture = settings.model.encoder if encoder is None else GivenEncoder(module=type(encoder).__name__)
@@ -62,6 +63,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
         batch_size=batch_size,
         image_size=image_size,
         channels=channels,
+        **({"intensity": data.intensity.text} if is_deep and data.intensity is not None else {}),
         precision=_precision(settings),
         out=str(settings.folder),
         **views.config.flat(),

@@ -102,7 +102,9 @@ def train(
         if trainer.is_global_zero:
             run.path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(run.lock("kvicreg train"))
-            lines = _opening_lines(settings, data, method)
+            lines = [*_opening_lines(settings, data, method), *data.notes]
+            if views.skipped:
+                lines.append(f"Views of {data.shape[0]} channels leave out: {', '.join(views.skipped)}.")
             if resume:
                 lines += go_on(run, module)
             run.prepare(resume=resume, overwrite=overwrite)
@@ -119,6 +121,7 @@ def train(
                 std=views.std,
                 data=data.name,
                 projector=method.projector,
+                intensity=None if data.intensity is None else data.intensity.text,
             )
             _tell_unreadable(data, run, console)
     return run.path
