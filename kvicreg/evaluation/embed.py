@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvicreg.data import ImageData, load
+from kvicreg.data import DATA_SETS, ImageData, load
 from kvicreg.measures.features import choose_device, stream_features
 from kvicreg.runs import load_encoder
 from kvicreg.storage import replacing
@@ -49,7 +49,10 @@ def embed(
     if out.suffix not in writers:
         raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
     encoder = load_encoder(run, projector=projector, device=choose_device(device))
-    data = load(images, split, image_size=encoder.image_size, channels=encoder.mean.shape[1])
+    # deep images are read in the range of those the encoder was trained on
+    intensity = encoder.description.get("intensity") if str(images) not in DATA_SETS else None
+    reading = {} if intensity is None else {"intensity": intensity}
+    data = load(images, split, image_size=encoder.image_size, channels=encoder.mean.shape[1], **reading)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = _readable(stream_features(encoder, data, batch_size=batch_size, workers=workers))
     with replacing(out) as temporary:
