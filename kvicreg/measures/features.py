@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,8 @@ def fingerprint(data: ImageData) -> str:
 
 def recorded_source(data: ImageData, options: DataOptions) -> str:
     """What a config says of the images: the source that the settings load them from, or that they are from Python."""
-    loader, names = data.loaded_by, ("source", "split", "images", "holdout")
-    if loader is not None and all(getattr(loader, name) == getattr(options, name) for name in names):
+    elsewhere: dict[str, Any] = {"root": None, "image_size": None, "channels": None, "workers": 0}
+    if data.loaded_by is not None and replace(data.loaded_by, **elsewhere) == replace(options, **elsewhere):
         return options.source
     return given_source(data, fingerprint(data))
 

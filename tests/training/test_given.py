@@ -9,6 +9,7 @@ from torch import nn
 from kvicreg.cli import main
 from kvicreg.data import ArrayData, load
 from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.selection import select as studies
 from kvicreg.selection.options import SelectOptions
@@ -49,6 +50,8 @@ def test_images_that_the_settings_load_are_recorded_by_their_source(settings):
     settings = settings.replace(data="mnist-small", images=64, max_steps=1)
     folder = train(settings, data=settings.data.load(), quiet=True)
     assert RunFolder(folder).settings.data.source == "mnist-small"
+    otherwise = settings.replace(pages="channels").data
+    assert recorded_source(settings.data.load(), otherwise).startswith("python:"), "read by other settings"
     others = load("mnist-small").subset(range(64))
     with pytest.raises(ValueError, match=r"trained with data mnist-small, not python:mnist-small \(64 images"):
         train(settings.replace(max_steps=2), data=others, quiet=True, resume=True)
