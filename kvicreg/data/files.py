@@ -76,6 +76,12 @@ class FileData(ImageData):
         labels: int64 (n,), or None.
         size: side of the decoded square; by default the median shorter side, at most 224.
         channels: 3, or 1 for luma.
+
+    Example:
+        >>> from PIL import Image
+        >>> Image.new("RGB", (40, 32)).save("black.png")
+        >>> FileData([Path("black.png")], name="photographs")
+        FileData('photographs', 'train': 1 images 3x32x32, unlabelled)
     """
 
     paths: PathList

@@ -42,6 +42,11 @@ class ImageData:
         class_names: names of the labels, or None.
         paths: the files, or None when the images live in memory.
         unreadable: the files found to be bad so far, in the order of `paths`.
+
+    Example:
+        >>> data = load("mnist-small").subset(range(100))
+        >>> data.fetch(torch.arange(3)).shape, data.labels_of(torch.arange(3)).dtype
+        (torch.Size([3, 1, 28, 28]), torch.int64)
     """
 
     name: str
