@@ -37,6 +37,12 @@ class FileData(ImageData):
         pages: of a TIFF with several: the first, all as channels, or each as an image.
         intensity: range of values for images of more than 8 bits, or the rule by which it is measured.
         notes: what is to be told of the source.
+
+    Example:
+        >>> from PIL import Image
+        >>> Image.new("RGB", (40, 32)).save("black.png")
+        >>> FileData([Path("black.png")], name="photographs")
+        FileData('photographs', 'train': 1 images 3x32x32, unlabelled)
     """
 
     paths: PathList

@@ -49,6 +49,11 @@ class ImageData:
         notes: sentences about the source that people should be told: what the classes are, what was left out.
         unreadable: the files found to be bad so far, in the order of `paths`.
         loaded_by: the settings that have loaded these images, or None for images from elsewhere.
+
+    Example:
+        >>> data = load("mnist-small").subset(range(100))
+        >>> data.fetch(torch.arange(3)).shape, data.labels_of(torch.arange(3)).dtype
+        (torch.Size([3, 1, 28, 28]), torch.int64)
     """
 
     name: str

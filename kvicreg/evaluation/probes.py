@@ -20,7 +20,12 @@ SEARCH_IMAGES = 10_000  # the regularisation is chosen on at most this many trai
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Test accuracy (a fraction), the predicted label of each test image (m,), and how the probe was set."""
+    """Test accuracy (a fraction), the predicted label of each test image (m,), and how the probe was set.
+
+    Example:
+        >>> ProbeResult.of(torch.tensor([1, 2]), labels=torch.tensor([1, 3]), C=0.1)
+        ProbeResult(accuracy=0.5, predictions=tensor([1, 2]), correct=tensor([1., 0.]), settings={'C': 0.1})
+    """
 
     accuracy: float
     predictions: Tensor
@@ -35,7 +40,13 @@ class ProbeResult:
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A fitted logistic regression on standardised features: argmax of W (x - mean) / scale + bias."""
+    """A fitted logistic regression on standardised features: argmax of W (x - mean) / scale + bias.
+
+    Example:
+        >>> x, y = torch.tensor([[0.0, 1.0], [0.1, 0.9], [5.0, 0.8], [5.1, 1.1]]), torch.tensor([3, 3, 7, 7])
+        >>> fit_linear_probe(x, y, C=1.0).predict(torch.tensor([[4.8, 1.0]]))
+        tensor([7])
+    """
 
     mean: Tensor  # (q,)
     scale: Tensor  # (q,)

@@ -29,6 +29,10 @@ class Median(nn.Module):
             ``m * running + (1 - m) * median``, saved in the `state_dict`. `advance` moves it, which a loss calls once
             per training step; before the first step a batch's own median is used.
         floor: the smallest median distance that is believed; its square where the kernel's distance is squared.
+
+    Example:
+        >>> RBF(gamma=Median(multiple=2.0)).resolve(torch.tensor([[0.0], [2.0]]))  # the median of |x_i - x_j|^2 is 4
+        RBF(gamma=0.125)
     """
 
     running: Tensor

@@ -138,6 +138,14 @@ class StationaryKernel(Kernel):
     Args:
         gamma: the scale: a positive number, "median", "smoothed" (the median, averaged over steps), or a
             `kernels.Median` with settings of its own.
+
+    Example:
+        >>> class Cauchy(StationaryKernel):
+        ...     def profile(self, exponent):
+        ...         return 1 / (1 - exponent)
+        >>> Cauchy(gamma=1.0)(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.0000, 0.5000],
+                [0.5000, 1.0000]])
     """
 
     Options = StationaryOptions

@@ -19,6 +19,11 @@ class Sum(Kernel):
     """``k = sum_m w_m k_m`` with non-negative weights, 1 each unless given: what ``0.5 * RBF() + Linear()`` makes.
 
     Its feature space is the direct sum of its members'.
+
+    Example:
+        >>> (0.5 * RBF(gamma=1.0) + Laplacian(gamma=1.0))(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.5000, 0.5518],
+                [0.5518, 1.5000]])
     """
 
     def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float | Tensor] | Tensor | None = None) -> None:
@@ -129,7 +134,13 @@ class Mixture(Sum):
 
 
 class Product(Kernel):
-    """``k = prod_m k_m``: what ``RBF() * Linear()`` makes. Its feature space is the tensor product of its members'."""
+    """``k = prod_m k_m``: what ``RBF() * Linear()`` makes. Its feature space is the tensor product of its members'.
+
+    Example:
+        >>> (RBF(gamma=1.0) * Laplacian(gamma=1.0))(torch.tensor([[0.0], [1.0]]))
+        tensor([[1.0000, 0.1353],
+                [0.1353, 1.0000]])
+    """
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         super().__init__()

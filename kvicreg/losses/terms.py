@@ -51,15 +51,15 @@ class TermsLoss(nn.Module):
     def advance(self, *views: Tensor) -> None:
         """What one training step changes in the loss itself; called before the loss is computed."""
 
-    def step(self, *views: Tensor, **known: Any) -> Any:
+    def step(self, *views: Tensor, **more: Any) -> Any:
         """`terms`, as a step of training where this is one."""
         if is_training_step(self):
             self.advance(*views)
-        return self.terms(*views, **known)
+        return self.terms(*views, **more)
 
-    def forward(self, *views: Tensor, **known: Any) -> Tensor:
+    def forward(self, *views: Tensor, **more: Any) -> Tensor:
         """The weighted loss, a scalar."""
-        total: Tensor = self.step(*views, **known).total
+        total: Tensor = self.step(*views, **more).total
         return total
 
 

@@ -130,7 +130,14 @@ def recorded_source(data: ImageData, options: DataOptions) -> str:
 
 
 class FeatureCache:
-    """Arrays in a folder, one file per key; a file is complete or absent, whatever interrupts the writing."""
+    """Arrays in a folder, one file per key; a file is complete or absent, whatever interrupts the writing.
+
+    Example:
+        >>> cache = FeatureCache(Path("cache"))
+        >>> features = cache.get(lambda: torch.ones(2, 3), "resnet18", "test")
+        >>> cache.get(lambda: 1 / 0, "resnet18", "test").equal(features)  # read, not computed again
+        True
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)

@@ -12,7 +12,13 @@ __all__ = ["BarlowTwins"]
 
 
 class BarlowTwins(Siamese):
-    """BarlowTwinsLoss of the embeddings of two views."""
+    """BarlowTwinsLoss of the embeddings of two views.
+
+    Example:
+        >>> method = BarlowTwins(SmallCNN(), Projector(512), BarlowTwinsLoss())
+        >>> sorted(method(torch.randn(2, 8, 1, 28, 28), step=0).terms)
+        ['invariance', 'redundancy']
+    """
 
     Loss = BarlowTwinsLoss
 

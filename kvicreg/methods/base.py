@@ -86,6 +86,15 @@ class Method(nn.Module):
         encoder: images (b, c, h, w) to features (b, q), what pretraining is for.
         projector: features to embeddings (b, p), what the loss sees.
         loss: what it minimises; made by `Loss` with its defaults unless given.
+
+    Example:
+        >>> class Agree(Method):
+        ...     Loss = nn.MSELoss
+        ...     def step(self, views, step):
+        ...         z1, z2 = (self.embed(view) for view in views)
+        ...         return StepResult(self.loss(z1, z2), {}, z1.detach())
+        >>> Agree(SmallCNN(), Projector(512))(torch.zeros(2, 8, 1, 28, 28), step=0).loss
+        tensor(0., grad_fn=<MseLossBackward0>)
     """
 
     Loss: ClassVar[type[nn.Module]]

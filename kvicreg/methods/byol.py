@@ -25,6 +25,12 @@ class BYOL(Method):
             long, starts from 0.996.
         predictor_hidden: width of the predictor's hidden layer.
         norm: the predictor's normalisation.
+
+    Example:
+        >>> method = BYOL(SmallCNN(), Projector(512), target_momentum=0.996)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+        >>> method.after_step(0, total_steps=100)  # the slow copy follows
     """
 
     Loss: ClassVar[type[nn.Module]] = BYOLLoss

@@ -28,6 +28,12 @@ class DINO(Method):
         target_momentum: of the teacher at the start of training; it rises to 1 along half a cosine. The paper, which
             trains for long, starts from 0.996.
         frozen_steps: steps before the prototypes begin to learn; published: those of the first epoch.
+
+    Example:
+        >>> method = DINO(SmallCNN(), Projector(512), frozen_steps=0)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+        >>> method.after_step(0, total_steps=100)  # the slow copy follows
     """
 
     Loss = DINOLoss

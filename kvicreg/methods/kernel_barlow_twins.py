@@ -12,7 +12,13 @@ __all__ = ["KernelBarlowTwins"]
 
 
 class KernelBarlowTwins(Siamese):
-    """KernelBarlowTwinsLoss of the embeddings of two views."""
+    """KernelBarlowTwinsLoss of the embeddings of two views.
+
+    Example:
+        >>> method = KernelBarlowTwins(SmallCNN(), Projector(512), KernelBarlowTwinsLoss("rbf"))
+        >>> sorted(method(torch.randn(2, 8, 1, 28, 28), step=0).terms)
+        ['invariance', 'redundancy']
+    """
 
     Loss = KernelBarlowTwinsLoss
 

@@ -13,7 +13,13 @@ __all__ = ["KernelBYOL"]
 
 
 class KernelBYOL(BYOL):
-    """BYOL whose predictions and targets are compared in a kernel's feature space."""
+    """BYOL whose predictions and targets are compared in a kernel's feature space.
+
+    Example:
+        >>> method = KernelBYOL(SmallCNN(), Projector(512), KernelBYOLLoss("rbf"))
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+    """
 
     Loss = KernelBYOLLoss
 

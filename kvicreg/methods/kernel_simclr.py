@@ -12,7 +12,13 @@ __all__ = ["KernelSimCLR"]
 
 
 class KernelSimCLR(Siamese):
-    """KernelSimCLRLoss of the embeddings of two views."""
+    """KernelSimCLRLoss of the embeddings of two views.
+
+    Example:
+        >>> method = KernelSimCLR(SmallCNN(), Projector(512), KernelSimCLRLoss("laplacian"))
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+    """
 
     Loss = KernelSimCLRLoss
 

@@ -17,7 +17,13 @@ __all__ = ["KernelVICReg"]
 
 
 class KernelVICReg(Siamese):
-    """KernelVICRegLoss of the embeddings of two views; where the groups (b,) of the images are known, with them."""
+    """KernelVICRegLoss of the embeddings of two views; where the groups (b,) of the images are known, with them.
+
+    Example:
+        >>> method = KernelVICReg(SmallCNN(), Projector(512), KernelVICRegLoss("rbf"))
+        >>> sorted(method(torch.randn(2, 8, 1, 28, 28), step=0).terms)
+        ['covariance', 'invariance', 'variance']
+    """
 
     Loss = KernelVICRegLoss
 

@@ -27,6 +27,12 @@ class MoCo(Method):
     Args:
         queue: keys kept.
         target_momentum: of the key encoder: 0.999 as published, less for short training.
+
+    Example:
+        >>> method = MoCo(SmallCNN(), Projector(512), queue=1024)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+        >>> method.after_step(0, total_steps=100)  # the slow copy follows
     """
 
     Loss = InfoNCELoss

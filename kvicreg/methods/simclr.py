@@ -12,7 +12,13 @@ __all__ = ["SimCLR"]
 
 
 class SimCLR(Siamese):
-    """NTXentLoss of the embeddings of two views."""
+    """NTXentLoss of the embeddings of two views.
+
+    Example:
+        >>> method = SimCLR(SmallCNN(), Projector(512), NTXentLoss(temperature=0.2))
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
+    """
 
     Loss = NTXentLoss
 

@@ -24,6 +24,11 @@ class SimSiam(Method):
     Args:
         predictor_hidden: width of the predictor's bottleneck; None is a quarter of the embedding's, as published.
         norm: the normalisation of the predictor and of the embeddings.
+
+    Example:
+        >>> method = SimSiam(SmallCNN(), Projector(512), predictor_hidden=128)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
     """
 
     Loss = SimSiamLoss

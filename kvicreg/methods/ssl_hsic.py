@@ -14,7 +14,13 @@ __all__ = ["SSLHSIC"]
 
 
 class SSLHSIC(Siamese):
-    """SSLHSICLoss of the embeddings of two views."""
+    """SSLHSICLoss of the embeddings of two views.
+
+    Example:
+        >>> method = SSLHSIC(SmallCNN(), Projector(512), SSLHSICLoss())
+        >>> sorted(method(torch.randn(2, 8, 1, 28, 28), step=0).terms)
+        ['hsic_zy', 'hsic_zz']
+    """
 
     Loss = SSLHSICLoss
 

@@ -20,6 +20,11 @@ class Supervised(Method):
 
     Args:
         classes: how many.
+
+    Example:
+        >>> method = Supervised(SmallCNN(), Projector(512), classes=10)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0, labels=torch.arange(8)).embeddings.shape
+        torch.Size([8, 512])
     """
 
     Loss = nn.CrossEntropyLoss

@@ -27,6 +27,11 @@ class SwAV(Method):
         queue: embeddings of former batches that help to make the codes, from when so many have been seen; None for
             none, which is best when the batch is larger than the number of prototypes.
         frozen_steps: steps before the prototypes begin to learn.
+
+    Example:
+        >>> method = SwAV(SmallCNN(), Projector(512), prototypes=32)
+        >>> method(torch.randn(2, 8, 1, 28, 28), step=0).embeddings.shape
+        torch.Size([8, 1024])
     """
 
     Loss = SwAVLoss

@@ -12,7 +12,13 @@ __all__ = ["VICReg"]
 
 
 class VICReg(Siamese):
-    """VICRegLoss of the embeddings of two views."""
+    """VICRegLoss of the embeddings of two views.
+
+    Example:
+        >>> method = VICReg(SmallCNN(), Projector(512), VICRegLoss("paper"))
+        >>> sorted(method(torch.randn(2, 8, 1, 28, 28), step=0).terms)
+        ['covariance', 'invariance', 'variance']
+    """
 
     Loss = VICRegLoss
 

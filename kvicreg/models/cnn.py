@@ -46,6 +46,10 @@ class SmallCNN(nn.Module):
         pool: 1 averages over the whole image; 2 keeps its quarters apart, which tells where things are.
         early_pool: the second block's map, averaged to early_pool x early_pool, is kept beside the last; 0 for not.
         norm: "batch", or "group" for an encoder without batch statistics.
+
+    Example:
+        >>> SmallCNN(in_channels=1, pool=2)(torch.randn(2, 1, 28, 28)).shape
+        torch.Size([2, 512])
     """
 
     def __init__(

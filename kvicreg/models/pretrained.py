@@ -22,6 +22,12 @@ class PretrainedEncoder(nn.Module):
         feature_dim: width of the output.
         image_size: side the images are brought to.
         description: the content of encoder.json.
+
+    Example:
+        >>> description = {"feature_dim": 512, "image_size": 28, "mean": [0.5], "std": [0.25]}
+        >>> encoder = PretrainedEncoder(SmallCNN(), projector=None, description=description)
+        >>> encoder(encoder.preprocess(torch.zeros(2, 3, 40, 32, dtype=torch.uint8))).shape
+        torch.Size([2, 512])
     """
 
     def __init__(self, encoder: nn.Module, projector: Projector | None, description: dict[str, Any]) -> None:

@@ -52,6 +52,10 @@ class Projector(nn.Sequential):
         norm: "batch", or "group" for a projector without batch statistics.
         final: what brings the embeddings to one scale: "none", "batch" (each coordinate to mean 0 and variance 1
             over the batch) or "length" (each embedding to length sqrt(outputs)).
+
+    Example:
+        >>> Projector(512, hidden=256, outputs=128)(torch.randn(4, 512)).shape
+        torch.Size([4, 128])
     """
 
     def __init__(

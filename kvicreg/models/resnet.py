@@ -63,6 +63,10 @@ class ResNet18(nn.Module):
         stem: "imagenet" is a 7x7 convolution of stride 2 and a max-pool; "small" is a 3x3 convolution of
             stride 1, for images of about 64 pixels or less.
         norm: "batch", or "group" for an encoder without batch statistics.
+
+    Example:
+        >>> ResNet18(width=0.25, stem="small")(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 128])
     """
 
     def __init__(self, in_channels: int = 3, width: float = 1.0, stem: Stem = "imagenet", norm: str = "batch") -> None:

@@ -18,7 +18,12 @@ APPROXIMATIONS: Family[ApproximationOptions] = Family("approximation", "kvicreg.
 
 
 class Approximation(nn.Module):
-    """Explicit features ``Phi`` with ``k(x, y) ~ Phi(x) . Phi(y)``, so that nothing b x b is built."""
+    """Explicit features ``Phi`` with ``k(x, y) ~ Phi(x) . Phi(y)``, so that nothing b x b is built.
+
+    Example:
+        >>> covariance_operator(torch.randn(1000, 8), "rbf", approximation=RandomFourier(features=64))
+        CovarianceOperator(features, shape=(64, 64), samples=1000)
+    """
 
     def advance(self) -> None:
         """Called once per training step, before `features`: the place for what changes from step to step."""

@@ -33,6 +33,11 @@ class CovarianceOperator:
         samples: b, the size of the (global) batch.
         rank_bound: how many eigenvalues can be above zero: b - 1, or fewer in a smaller feature space.
         round_off: how much of the trace may be round-off: what is left of large numbers when a Gram matrix is centred.
+
+    Example:
+        >>> operator = CovarianceOperator.from_gram(torch.eye(4))
+        >>> operator.trace(), operator.rank_bound
+        (tensor(0.7500), 3)
     """
 
     def __init__(
