@@ -11,11 +11,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean
 from typing import Any, NamedTuple
 
-from experiments.common import Cell, Experiment, Job, Result, Row, tables
-from experiments.common.drawing import COLOURS, GREY, MARKS, figure_in, legend
+from experiments.common import Cell, Experiment, Job, Result, Row, size_setting, tables
+from experiments.common.drawing import GREY, legend, look, panels
 
 
 class Variation(NamedTuple):
@@ -31,11 +30,8 @@ def _one(factor: str, setting: str, *values: Any) -> list[Variation]:
 
 
 SIZES = [
-    *_one("batch size", "batch_size", 64, 128, 512, 1024),
-    *(
-        Variation("projector width", v, {"projector_hidden": v, "projector_outputs": v})
-        for v in (128, 256, 1024, 2048, 4096)
-    ),
+    *(Variation("batch size", v, size_setting("batch size", v)) for v in (64, 128, 512, 1024)),
+    *(Variation("projector width", v, size_setting("projector width", v)) for v in (128, 256, 1024, 2048, 4096)),
 ]
 ENDS = _one("projector ends in", "projector_final", "batch", "length")
 LOSS = [
@@ -108,9 +104,8 @@ class Study(Experiment, name="study"):
     """Data sets."""
 
     def cells(self, job: Job) -> list[Cell]:
-        unknown = set(self.families) - set(FAMILIES)
-        if unknown:
-            raise ValueError(f"families: there is no {sorted(unknown)[0]!r}; there are {', '.join(FAMILIES)}")
+        if unknown := set(self.families) - set(FAMILIES):
+            raise ValueError(f"families: there is no {min(unknown)!r}; there are {', '.join(FAMILIES)}")
         return [c for d in self.data for f in self.families for s in job.seeds for c in family_cells(job, f, d, s)]
 
     def about(self, result: Result) -> dict[str, Any]:
@@ -118,13 +113,20 @@ class Study(Experiment, name="study"):
         return {"chosen": {family: chosen(result.rows, family) for family in self.families}}
 
     def table(self, result: Result) -> str:
+        """A line for each value of each factor, a column for each family; controls last."""
         parts = result.opening()
-        for (source,), rows in tables.groups(result.rows, "data").items():
-            parts += [f"## {source}\n", f"{_table(rows)}\n"]
+        for source, rows in tables.groups(result.rows, "data").items():
+            families, controls = _of_families_and_controls(rows)
+            of, lines = tables.groups((row for same in families.values() for row in same), "factor", "value"), []
+            for (factor, value), same in of.items():
+                here = tables.groups(same, "family")
+                lines.append([factor, value, *(tables.percent(here[f]) if f in here else "" for f in families)])
+            lines += [["control", n, *[tables.percent(same)] * len(families)] for n, same in controls.items()]
+            parts += [f"## {source}\n", f"{tables.markdown(['factor', 'value', *families], lines)}\n"]
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
-        for (source,), rows in tables.groups([row for row in result.rows if "probe" in row], "data").items():
+        for source, rows in tables.groups((row for row in result.rows if "probe" in row), "data").items():
             if any("family" in row for row in rows):
                 draw(rows, source, result.job.out / f"study-{source}")
 
@@ -140,8 +142,8 @@ def family_cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     shared = {"data": data, "seed": seed, **job.narrow, **base}
     if job.budget == "smoke":  # one value of every factor, at sizes that its images allow
         variations = [*{v.factor: v for v in variations if v.factor not in NETWORK[:2]}.values()]
-    cells = [job.cell({"family": family, "factor": "default", "value": "", "change": {}}, **shared)]
-    for factor, value, change in variations:
+    cells = []
+    for factor, value, change in [Variation("default", "", {}), *variations]:
         if change.get("gamma") == "1/width":
             change = {"gamma": 1 / job.settings(**shared).flat()["projector_outputs"]}
         labels = {"family": family, "factor": factor, "value": value, "change": change}
@@ -152,12 +154,8 @@ def family_cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
 def chosen(rows: Sequence[Row], family: str) -> dict[str, Any]:
     """The change of the loss with the best linear probe, on average over the data sets; the network stays."""
     of = tables.groups([r for r in rows if r.get("family") == family and "probe" in r], "factor", "value")
-    count = max((len(same) for same in of.values()), default=0)
-    fair = {
-        key: mean(row["probe"] for row in same)
-        for key, same in of.items()
-        if len(same) == count and key[0] not in NETWORK
-    }
+    count = max(map(len, of.values()), default=0)
+    fair = {k: tables.average(same) for k, same in of.items() if len(same) == count and k[0] not in NETWORK}
     if not fair:
         return {}
     factor, value = best = max(fair, key=lambda key: fair[key])
@@ -170,72 +168,57 @@ def tuned(path: Path, family: str = "vicreg") -> dict[str, Any] | None:
     return dict(best["settings"]) if best else None
 
 
-def _table(rows: Sequence[Row]) -> str:
-    """A line for each value of each factor, a column for each family; controls last."""
-    trained = [row for row in rows if "family" in row]
-    families = list(dict.fromkeys(row["family"] for row in trained))
-    of = tables.groups(trained, "factor", "value", "family")
-    lines = [
-        [factor, value, *(tables.percent(of[key]) if (key := (factor, value, f)) in of else "" for f in families)]
-        for factor, value in dict.fromkeys((row["factor"], row["value"]) for row in trained)
-    ]
-    for (name,), same in tables.groups([row for row in rows if "family" not in row], "method").items():
-        lines.append(["control", name, *[tables.percent(same)] * len(families)])
-    return tables.markdown(["factor", "value", *families], lines)
+def _of_families_and_controls(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, list[Row]]]:
+    trained, controls = ([row for row in rows if ("family" in row) == there] for there in (True, False))
+    return tables.groups(trained, "family"), tables.groups(controls, "method")
 
 
 def draw(rows: Sequence[Row], source: str, path: Path) -> None:
     """A panel for each factor, a line for each family."""
+    families, controls = _of_families_and_controls(rows)
     trained = [row for row in rows if "family" in row]
-    factors = [f for f in dict.fromkeys(row["factor"] for row in trained) if f != "default"]
-    of_controls = tables.groups([row for row in rows if "family" not in row], "method")
-    controls = [(name[0], 100 * mean(r["probe"] for r in same)) for name, same in of_controls.items()]
-    lines, seeds = math.ceil(len(factors) / COLUMNS), len({row["seed"] for row in trained})
-    height = 3.1 * lines + 1.6
+    factors = [factor for factor in tables.groups(trained, "factor") if factor != "default"]
+    lines, seeds = max(1, math.ceil(len(factors) / COLUMNS)), len({row["seed"] for row in trained})
+    title, size = f"One setting at a time, on {source}", (16, 3.1 * lines + 1.6)
     detail = (
         f"Linear probe, % of {trained[0]['scored_on']:,} held-out training images; seeds: {seeds}. "
         "Hollow marks are the defaults, grey lines the controls."
     )
-    with figure_in(path, 16, height, f"One setting at a time, on {source}", detail) as figure:
-        place = {"left": 0.05, "right": 0.99, "top": 1 - 1.35 / height, "bottom": 0.22 / max(lines, 1)}
-        grid = figure.add_gridspec(max(lines, 1), COLUMNS, **place, wspace=0.22, hspace=0.55)
-        first = None
-        for number, factor in enumerate(factors):
-            axes = figure.add_subplot(grid[number // COLUMNS, number % COLUMNS], sharey=first)
-            first = first or axes
-            _panel(axes, trained, factor)
-            for dash, (name, level) in zip((":", "--"), controls, strict=False):
+    with panels(path, size, title, detail, COLUMNS, lines, sharey=True) as grid:
+        for axes in grid.flat[len(factors) :]:
+            axes.remove()
+        for axes, factor in zip(grid.flat, factors, strict=False):
+            _panel(axes, families, factor)
+            for dash, (name, same) in zip((":", "--"), controls.items(), strict=False):
+                level = 100 * tables.average(same)
                 axes.axhline(level, color=GREY, linewidth=1.2, linestyle=dash, label=name, zorder=1)
             axes.set_title(factor)
-            axes.grid(axis="y", alpha=0.25)
-        legend(figure.axes, loc="upper right", bbox_to_anchor=(0.995, 1.0))
+            axes.grid(axis="y")
+        legend(grid.flat[: len(factors)])
 
 
-def _panel(axes: Any, trained: Sequence[Row], factor: str) -> None:
-    """Values in the order of size, where they have one, at equal distances; the default among them."""
-    points: dict[str, dict[Any, list[float]]] = {}
+def _panel(axes: Any, families: dict[str, list[Row]], factor: str) -> None:
+    """Values in the order of size, where they have one, at equal distances; the default among them, hollow."""
+    points: dict[str, dict[Any, float]] = {}
     usual: dict[str, Any] = {}
-    for row in trained:
-        if row["factor"] == "default" and any(r["factor"] == factor and r["family"] == row["family"] for r in trained):
-            value = usual[row["family"]] = row["config"].get(SETTING.get(factor, ""), "default")
-        elif row["factor"] == factor:
-            value = row["value"]
-        else:
-            continue
-        points.setdefault(row["family"], {}).setdefault(value, []).append(100 * row["probe"])
+    for family, rows in families.items():
+        of = tables.groups((row for row in rows if row["factor"] == factor), "value")
+        if of and (defaults := [row for row in rows if row["factor"] == "default"]):
+            usual[family] = defaults[0]["config"].get(SETTING.get(factor, ""), "default")
+            of = {usual[family]: [*defaults, *of.pop(usual[family], ())], **of}
+        points |= {family: {value: 100 * tables.average(same) for value, same in of.items()}} if of else {}
     values = dict.fromkeys(value for of_family in points.values() for value in of_family)  # as they were declared
     numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
     order = sorted(values) if numbers else sorted(values, key=lambda v: v not in usual.values())
     place = {value: x for x, value in enumerate(order)}
     for number, (family, of_family) in enumerate(points.items()):
-        at = sorted(of_family, key=lambda value: place[value])
-        style = {"color": COLOURS.get(family, "black"), "marker": MARKS.get(family, "o")}
         shift = 0.08 * (number - (len(points) - 1) / 2)  # equal values stay visible
-        x, y = [place[v] + shift for v in at], [mean(of_family[v]) for v in at]
-        axes.plot(x, y, **style, markersize=6, linestyle="-" if numbers else "none", label=family)
-        if usual.get(family) in at:
-            here = at.index(usual[family])
-            axes.plot(x[here], y[here], **style, markersize=10, markerfacecolor="white", zorder=3)
+        at = {place[value] + shift: of_family[value] for value in sorted(of_family, key=lambda value: place[value])}
+        line = "-" if numbers else "none"
+        axes.plot([*at], [*at.values()], **look(family), markersize=6, linestyle=line, label=family)
+        if family in usual:
+            x, y = place[usual[family]] + shift, of_family[usual[family]]
+            axes.plot(x, y, **look(family), markersize=10, markerfacecolor="white", zorder=3)
     axes.set_xticks(range(len(order)), [f"{v:g}" if numbers else str(v) for v in order])
     axes.set_xlim(-0.4, len(order) - 0.6)
     if len(order) > 6:
