@@ -1,4 +1,4 @@
-"""The paper's pictures of what was learnt on MNIST: UMAP of three encoders, and the eigenvalues over training."""
+"""The paper's pictures: UMAP of three encoders of MNIST, eigenvalues over training, and what the loss costs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from matplotlib import colormaps
 
 from experiments.common import Cell, Experiment, Job, Result, splits, write
 from experiments.common.drawing import panels
+from kvicreg.benchmarks import loss
 from kvicreg.data import first_images
 from kvicreg.evaluation.maps import umap_points
 from kvicreg.measures.features import extract
@@ -123,3 +124,14 @@ class Eigenvalues(_Picture, name="figure-eigenvalues"):
             every[0].set_ylabel("share of the variance, %")
             every[0].yaxis.set_major_formatter("{x:g}")
             every[0].yaxis.set_minor_formatter("{x:g}")
+
+
+class Latency(Experiment, name="figure-latency"):
+    """The paper's latency and memory figures (kvicreg bench loss): OUT/bench-loss."""
+
+    def run(self, job: Job) -> Result:
+        """Time and memory over width and batch size; the benchmark's own sizes unless it is a trial."""
+        few: dict[str, Any] = {"sizes": ("32x256", "32x1024", "64x1024"), "scaling_sizes": (), "repeats": 1}
+        few |= {"kernel_names": ("linear", "polynomial", "rbf")}
+        loss.run(job.out / "bench-loss", **(few if job.budget == "smoke" else {}))
+        return Result(job, [], [])

@@ -92,7 +92,7 @@ class RBFShifts(_Shifts, name="figure-rbf"):
 
     kernel = "rbf"
     down = "gamma"
-    heading = "RBF kernels under shifts, by a fixed gamma and by the median heuristic (hollow, as controls are)"
+    heading = "RBF kernels under shifts, by gamma; hollow: the median and controls"
     width = 11
 
     def settings(self, job: Job) -> dict[str, dict[str, Any]]:

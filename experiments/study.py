@@ -10,73 +10,72 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.common import Cell, Experiment, Job, Result, Row, size_setting, tables
 from experiments.common.drawing import GREY, legend, look, panels
 
-
-class Variation(NamedTuple):
-    """One setting changed: the factor it belongs to, its value as a table prints it, and the settings."""
-
-    factor: str
-    value: Any
-    settings: dict[str, Any]
+Settings = dict[str, Any]
+Factors = dict[str, dict[Any, Settings]]
+"""What is varied: for each factor its values, as a table prints them, and the settings that they are."""
 
 
-def _one(factor: str, setting: str, *values: Any) -> list[Variation]:
-    return [Variation(factor, value, {setting: value}) for value in values]
+def _one(setting: str, *values: Any) -> dict[Any, Settings]:
+    return {value: {setting: value} for value in values}
 
 
-SIZES = [
-    *(Variation("batch size", v, size_setting("batch size", v)) for v in (64, 128, 512, 1024)),
-    *(Variation("projector width", v, size_setting("projector width", v)) for v in (128, 256, 1024, 2048, 4096)),
-]
-ENDS = _one("projector ends in", "projector_final", "batch", "length")
-LOSS = [
-    *_one("invariance weight", "invariance_weight", 0.25, 0.5, 2.0, 4.0),
-    *_one("variance weight", "variance_weight", 0.25, 0.5, 2.0, 4.0),
-    *_one("covariance weight", "covariance_weight", 0.0, 0.005, 0.1, 0.5),
-    *_one("threshold", "threshold", 0.8, 1.0, 1.25, 2.0, 3.0),
-    *_one("eps", "eps", 1e-6, 1e-2),
-    *_one("covariance form", "covariance", "squared"),
-    *_one("diagonal", "include_diagonal", True),
-    *_one("parametrization", "parametrization", "paper"),
-]
-BANDWIDTH = [
-    *_one("bandwidth, of the median", "bandwidth_multiple", 0.25, 0.5, 2.0, 4.0),
-    Variation("bandwidth rule", "smoothed", {"bandwidth_momentum": 0.9}),
-    Variation("bandwidth rule", "1 / width", {"gamma": "1/width"}),
-]
-VICREG_WEIGHTS = [
-    Variation("weights", f"{i:g}, 25, {c:g}", {"invariance_weight": i, "variance_weight": 25.0, "covariance_weight": c})
-    for i in (5.0, 10.0, 25.0, 50.0)
-    for c in (0.2, 1.0, 5.0)
+SIZES: Factors = {
+    "batch size": {size: size_setting("batch size", size) for size in (64, 128, 512, 1024)},
+    "projector width": {size: size_setting("projector width", size) for size in (128, 256, 1024, 2048, 4096)},
+}
+ENDS: Factors = {"projector ends in": _one("projector_final", "batch", "length")}
+LOSS: Factors = {
+    "invariance weight": _one("invariance_weight", 0.25, 0.5, 2.0, 4.0),
+    "variance weight": _one("variance_weight", 0.25, 0.5, 2.0, 4.0),
+    "covariance weight": _one("covariance_weight", 0.0, 0.005, 0.1, 0.5),
+    "threshold": _one("threshold", 0.8, 1.0, 1.25, 2.0, 3.0),
+    "eps": _one("eps", 1e-6, 1e-2),
+    "covariance form": _one("covariance", "squared"),
+    "diagonal": _one("include_diagonal", True),
+    "parametrization": _one("parametrization", "paper"),
+}
+BANDWIDTH: Factors = {
+    "bandwidth, of the median": _one("bandwidth_multiple", 0.25, 0.5, 2.0, 4.0),
+    "bandwidth rule": {"smoothed": {"bandwidth_momentum": 0.9}, "1 / width": {"gamma": "1/width"}},
+}
+VICREG_WEIGHTS = {
+    f"{i:g}, 25, {c:g}": {"invariance_weight": i, "variance_weight": 25.0, "covariance_weight": c}
+    for i, c in product((5.0, 10.0, 25.0, 50.0), (0.2, 1.0, 5.0))
     if (i, c) != (25.0, 1.0)
-]
-FAMILIES: dict[str, tuple[dict[str, Any], list[Variation]]] = {
-    "linear": ({"kernel": "linear"}, [*LOSS, *ENDS, *SIZES]),
-    "rbf": ({"kernel": "rbf"}, [*LOSS, *BANDWIDTH, *ENDS, *SIZES]),
-    "vicreg": ({"method": "vicreg"}, [*VICREG_WEIGHTS, *ENDS, *SIZES]),
+}
+FAMILIES: dict[str, tuple[Settings, Factors]] = {
+    "linear": ({"kernel": "linear"}, LOSS | ENDS | SIZES),
+    "rbf": ({"kernel": "rbf"}, LOSS | BANDWIDTH | ENDS | SIZES),
+    "vicreg": ({"method": "vicreg"}, {"weights": VICREG_WEIGHTS} | ENDS | SIZES),
 }
 """Settings of each, and what is varied of it; the default itself is run too."""
 MAIN = tuple(FAMILIES)
-FAMILIES |= {
-    method: ({"method": method}, variations)
-    for method, variations in {
-        "simclr": _one("temperature", "temperature", 0.1, 0.2, 0.5, 1.0),
-        "moco": _one("temperature", "temperature", 0.07, 0.2, 0.5, 1.0),
-        "byol": _one("target momentum", "target_momentum", 0.9, 0.97, 0.99, 0.996),
-        "barlow-twins": _one("redundancy weight", "redundancy_weight", 0.0051, 0.02, 0.1),
-        "kernel-simclr": _one("temperature", "temperature", 0.05, 0.1, 0.2, 0.5),
-        "kernel-barlow-twins": _one("redundancy weight", "redundancy_weight", 0.1, 0.3, 1.0),
-        "ssl-hsic": _one("HSIC weight", "hsic_weight", 1.0, 3.0, 10.0),
-    }.items()
-}
+for method, factor, values in (
+    ("simclr", "temperature", _one("temperature", 0.1, 0.2, 0.5, 1.0)),
+    ("moco", "temperature", _one("temperature", 0.07, 0.2, 0.5, 1.0)),
+    ("byol", "target momentum", _one("target_momentum", 0.9, 0.97, 0.99, 0.996)),
+    ("barlow-twins", "redundancy weight", _one("redundancy_weight", 0.0051, 0.02, 0.1)),
+    ("kernel-simclr", "temperature", _one("temperature", 0.05, 0.1, 0.2, 0.5)),
+    ("kernel-barlow-twins", "redundancy weight", _one("redundancy_weight", 0.1, 0.3, 1.0)),
+    ("ssl-hsic", "HSIC weight", _one("hsic_weight", 1.0, 3.0, 10.0)),
+):
+    FAMILIES[method] = {"method": method}, {factor: values}
 NETWORK = ("batch size", "projector width", "projector ends in")
 """Factors that are not of the loss."""
-SETTING = {v.factor: [*v.settings][-1] for _, vs in FAMILIES.values() for v in vs if v.value in v.settings.values()}
+SETTING = {
+    factor: [*settings][-1]
+    for _, factors in FAMILIES.values()
+    for factor, values in factors.items()
+    for value, settings in values.items()
+    if value in settings.values()
+}
 """The setting that tells a factor's value in the default run; of others it is called "default"."""
 COLUMNS = 4
 
@@ -138,16 +137,17 @@ class Study(Experiment, name="study"):
 
 def family_cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     """The default of a family, and its variations."""
-    base, variations = FAMILIES[family]
+    base, factors = FAMILIES[family]
     shared = {"data": data, "seed": seed, **job.narrow, **base}
     if job.budget == "smoke":  # one value of every factor, at sizes that its images allow
-        variations = [*{v.factor: v for v in variations if v.factor not in NETWORK[:2]}.values()]
+        factors = {name: dict([[*of.items()][-1]]) for name, of in factors.items() if name not in NETWORK[:2]}
     cells = []
-    for factor, value, change in [Variation("default", "", {}), *variations]:
-        if change.get("gamma") == "1/width":
-            change = {"gamma": 1 / job.settings(**shared).flat()["projector_outputs"]}
-        labels = {"family": family, "factor": factor, "value": value, "change": change}
-        cells.append(job.cell(labels, **{**shared, **change}))
+    for factor, values in {"default": {"": Settings()}, **factors}.items():
+        for value, change in values.items():
+            if change.get("gamma") == "1/width":
+                change = {"gamma": 1 / job.settings(**shared).flat()["projector_outputs"]}
+            labels = {"family": family, "factor": factor, "value": value, "change": change}
+            cells.append(job.cell(labels, **{**shared, **change}))
     return cells
 
 

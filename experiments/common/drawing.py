@@ -47,7 +47,7 @@ def panels(
     """
     with plt.rc_context(STYLE):
         figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **more)
-        figure.get_layout_engine().set(rect=(0.005, 0.005, 0.99, 0.99 - 0.85 / size[1]), wspace=0.04, hspace=0.05)
+        figure.get_layout_engine().set(rect=(0.005, 0.005, 0.99, 0.99 - 0.85 / size[1]), wspace=0.04, h_pad=0.1)
         figure.text(0.01, 1 - 0.1 / size[1], title, va="top", fontsize=15, fontweight="bold")
         figure.text(0.01, 1 - 0.5 / size[1], detail, va="top", color=GREY)
         yield axes
@@ -61,5 +61,5 @@ def legend(axes: Iterable[Any], **place: Any) -> None:
     """One legend of several panels below them, each label once, in a line unless `place` says otherwise."""
     handles: dict[str, Any] = {}
     for one in axes:
-        handles = dict(zip(*one.get_legend_handles_labels()[::-1], strict=True)) | handles
+        handles |= dict(zip(*one.get_legend_handles_labels()[::-1], strict=True))
     one.figure.legend(handles.values(), handles, **{"loc": "outside lower center", "ncols": len(handles), **place})
