@@ -30,7 +30,9 @@ class _Shifts(Experiment):
     kernel: ClassVar[str]
     down: ClassVar[str]
     heading: ClassVar[str]
+    detail: ClassVar[str]
     width: ClassVar[float]
+    line: ClassVar[str]
     columns = tuple(f"{name}{end}" for name in SERIES for end in ("", "_low", "_high"))
 
     def settings(self, job: Job) -> dict[str, dict[str, Any]]:
@@ -54,19 +56,18 @@ class _Shifts(Experiment):
     def figure(self, result: Result) -> None:
         named, job = _named(result.rows), result.job
         count = min(IMAGES, result.rows[0]["scored_on"])
-        detail = f"Probe of clean MNIST images on {count:,} {job.on} images; seeds: {len(job.seeds)}."
+        detail = f"Probe of clean MNIST images on {count:,} {job.on} images; seeds: {len(job.seeds)}. {self.detail}"
         with panels(job.out / self.stem, (self.width, 5.4), self.heading, detail) as ((axes,),):
-            for number, (series, look) in enumerate(SERIES.items()):
+            fixed = sum(name not in ("median", *CONTROLS) for name in named)
+            for series, (colour, mark, label) in SERIES.items():
                 heights = [100 * tables.average(same, series) for same in named.values()]
-                self.draw(axes, [*named], heights, number, look)
+                look = {"color": colour, "marker": mark, "markersize": 8}
+                axes.plot(heights[:fixed], linestyle=self.line, **look, label=label)
+                axes.plot(range(fixed, len(named)), heights[fixed:], **look, linestyle="none", fillstyle="none")
             axes.set_xticks(range(len(named)), [n.replace(" ", "\n") if n in CONTROLS else n for n in named])
             axes.set(ylabel="linear probe, %", xlabel=self.down)
             axes.grid(axis="y")
             legend([axes])
-
-    def draw(self, axes: Any, names: list[str], heights: list[float], number: int, look: tuple[str, str, str]) -> None:
-        """Draw one of the series."""
-        raise NotImplementedError
 
 
 class PolynomialShifts(_Shifts, name="figure-polynomial"):
@@ -75,16 +76,12 @@ class PolynomialShifts(_Shifts, name="figure-polynomial"):
     kernel = "polynomial"
     down = "(degree, coef0)"
     heading = "Polynomial kernels under shifts, by degree and constant"
-    width = 14
+    detail = "Hollow: controls."
+    width, line = 14, "none"
 
     def settings(self, job: Job) -> dict[str, dict[str, Any]]:
         constants = (0.0, 1.0) if job.budget == "smoke" else CONSTANTS
         return {f"({d}, {c:g})": {"degree": d, "coef0": c} for d, c in product(DEGREES[job.budget], constants)}
-
-    def draw(self, axes: Any, names: list[str], heights: list[float], number: int, look: tuple[str, str, str]) -> None:
-        colour, _, label = look
-        axes.bar([x + 0.27 * (number - 1) for x in range(len(names))], heights, 0.25, color=colour, label=label)
-        axes.set_axisbelow(True)
 
 
 class RBFShifts(_Shifts, name="figure-rbf"):
@@ -92,19 +89,13 @@ class RBFShifts(_Shifts, name="figure-rbf"):
 
     kernel = "rbf"
     down = "gamma"
-    heading = "RBF kernels under shifts, by gamma; hollow: the median and controls"
-    width = 11
+    heading = "RBF kernels under shifts, by a fixed gamma and by the median heuristic"
+    detail = "Hollow: the median heuristic, and controls."
+    width, line = 11, "-"
 
     def settings(self, job: Job) -> dict[str, dict[str, Any]]:
         gammas = (1e-3, 1.0) if job.budget == "smoke" else GAMMAS
         return {f"{gamma:g}": {"gamma": gamma} for gamma in gammas} | {"median": {}}
-
-    def draw(self, axes: Any, names: list[str], heights: list[float], number: int, look: tuple[str, str, str]) -> None:
-        colour, mark, label = look
-        count = names.index("median") if "median" in names else len(names)
-        axes.plot(heights[:count], color=colour, marker=mark, markersize=7, label=label)
-        hollow = {"linestyle": "none", "markersize": 9, "markerfacecolor": "white"}
-        axes.plot(range(count, len(names)), heights[count:], color=colour, marker=mark, **hollow)
 
 
 def _named(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -28,7 +28,7 @@ def draw_nonlinear_variance(measured: dict[str, Any], path: Path) -> None:
         "Top: which of two circles a point is on. Bottom: how far along a Swiss roll it is. "
         "Linear models on the components, scored on points they were not fitted to."
     )
-    with panels(path, (15, 8.6), title, detail, 4, 2, subplot_kw={"box_aspect": 1}) as (top, bottom):
+    with panels(path, (15, 9.2), title, detail, 4, 2, subplot_kw={"box_aspect": 1}) as (top, bottom):
         colours = np.where(measured["inner"] == 1, BLUE, ORANGE)
         top[0].scatter(*measured["points"].T, c=colours, s=8)
         top[0].set_title("two circles")

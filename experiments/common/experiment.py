@@ -92,8 +92,6 @@ class Experiment:
             cls.name = name
             EXPERIMENTS[name] = cls
 
-    # ------------------------------------------------------------------ what an experiment says
-
     def cells(self, job: Job) -> list[Cell]:
         """The runs it is made of."""
         raise NotImplementedError
@@ -129,8 +127,6 @@ class Experiment:
     def in_short(row: Row) -> str:
         """A row's scores, while experiments run."""
         return ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
-
-    # ------------------------------------------------------------------ what all have alike
 
     def prepared(self, job: Job) -> Job:
         """The job with what the command line has left to the experiment."""
