@@ -8,16 +8,17 @@ collapsed; an encoder that does worse than it did untrained has failed, whatever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
+from itertools import product
 from typing import Any
 
 import numpy as np
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import PercentFormatter
 from torch import nn
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, splits, tables
-from experiments.common.drawing import RED, figure_in
+from experiments.common import Cell, Experiment, Job, Result, Row, size_setting, splits, tables
+from experiments.common.drawing import RED, panels
 from kvicreg.data import first_images
 from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
@@ -50,96 +51,84 @@ DATA = "cifar10"
 class CollapseMap(Experiment, name="collapse-map"):
     """Who collapses where: VICReg beside Kernel VICReg over batch size, rate, width and weight."""
 
-    place = 11
-    sections = (Section("Who collapses where", "VICReg beside Kernel VICReg, scored on held-out training images."),)
     split = "validation"
     usual_seeds = (0,)
     columns = ("embedding_rank",)
     of_controls = False
 
     def cells(self, job: Job) -> list[Cell]:
-        few = {**job.narrow, "images": 5_000} if job.budget == "small" else job.narrow
-        return [
-            job.cell(
-                {"name": name, "plane": plane, "down": line, "across": column},
-                data=DATA,
-                seed=job.seeds[0],
-                **{**few, **setting_of(down, line, model), **setting_of(across, column, model), **model},
-            )
-            for plane, (down, lines, across, columns) in PLANES[job.budget].items()
-            for name, model in MODELS.items()
-            for line in lines
-            for column in columns
-        ]
+        shared = {"data": DATA, "seed": job.seeds[0], **job.narrow} | ({"images": 5_000} if job.narrow else {})
+        cells = []
+        for plane, (down, lines, across, columns) in PLANES[job.budget].items():
+            for (name, model), line, column in product(MODELS.items(), lines, columns):
+                labels = {"name": name, "plane": plane, "down": line, "across": column}
+                changes = setting_of(down, line, model) | setting_of(across, column, model) | model
+                cells.append(job.cell(labels, **{**shared, **changes}))
+        return cells
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
-        return super().measure(job, cell, encoder) | ({} if cell.control else {"embedding_rank": _rank(job, cell)})
+        row = super().measure(job, cell, encoder)
+        if cell.control is None:
+            images = first_images(fit := splits(cell)[0], min(RANK_IMAGES, len(fit)))
+            embeddings = extract(load_encoder(job.runs / cell.name, projector=True), images)
+            row["embedding_rank"] = effective_rank(spectrum(embeddings))
+        return row
 
     def table(self, result: Result) -> str:
-        rows = result.rows
-        if not rows:
+        if not result.rows:
             return super().table(result)
-        runs = [row for row in rows if "plane" in row]
-        rival = {_place(row): row["probe"] for row in runs if row["name"] == "VICReg" and "probe" in row}
+        untrained = _untrained(result.rows)
+        of = tables.groups((row for row in result.rows if "plane" in row), "name")
+        rival = {_place(row): row["probe"] for row in of.get("VICReg", ()) if "probe" in row}
         lines = []
-        for (name,), same in tables.groups(runs, "name").items():
+        for name, same in of.items():
             gone = sum(row.get("embedding_rank", 0) < COLLAPSED for row in same)
-            below = [sum(row.get(score, 0) < _untrained(rows, score) for row in same) for score in ("probe", "knn")]
-            means = [f"{100 * mean(row.get(score, 0) for row in same):.1f}" for score in ("probe", "knn")]
+            below = [sum(row.get(score, 0) < level for row in same) for score, level in untrained.items()]
+            means = [f"{100 * tables.average(same, score):.1f}" for score in untrained]
             above = "" if name == "VICReg" else sum(row.get("probe", 0) > rival.get(_place(row), 0) for row in same)
             lines.append([name, len(same), gone, *below, *means, above])
         below_untrained = ["probe below the untrained encoder's", "20-NN below"]
         titles = ["", "runs", "collapsed", *below_untrained, "mean probe", "mean 20-NN", "probe above VICReg's"]
-        scores = f"{_untrained(rows):.1%} and {_untrained(rows, 'knn'):.1%}"
+        scores = " and ".join(f"{level:.1%}" for level in untrained.values())
         end = f"Collapsed: embeddings with an effective rank below {COLLAPSED:g}. The untrained encoder has {scores}."
         return "\n".join([*result.opening(), tables.markdown(titles, lines), "", end, ""])
 
     def figure(self, result: Result) -> None:
         """A heat map for each model, plane and measure; a cross where the embeddings have collapsed."""
-        runs, untrained = result.trained, _untrained(result.rows)
-        measures = {"embedding_rank": "effective rank", "probe": "linear probe, %"}
-        scores, ranks = [100 * row["probe"] for row in runs], [row["embedding_rank"] for row in runs]
-        scales = {"embedding_rank": LogNorm(1, max(ranks)), "probe": Normalize(min(scores), max(scores))}
-        planes = PLANES[result.job.budget]
+        of, untrained = tables.groups(result.trained, "plane", "name"), _untrained(result.rows)["probe"]
+        planes, scores = PLANES[result.job.budget], [row["probe"] for row in result.trained]
+        ranks = LogNorm(1, max(row["embedding_rank"] for row in result.trained))
+        shown = {
+            "embedding_rank": ("effective rank", ranks),
+            "probe": ("linear probe", Normalize(min(scores), max(scores))),
+        }
         detail = (
             f"✕: effective rank of the embeddings below {COLLAPSED:g}; boxed: probe below the untrained encoder's, "
             f"{untrained:.1%}."
         )
-        with figure_in(result.job.out / self.stem, 15, 16.5, f"Who collapses where, on {DATA}", detail) as figure:
-            panels = figure.subplots(2 * len(planes), len(MODELS), squeeze=False)
-            figure.subplots_adjust(left=0.075, right=0.9, top=0.925, bottom=0.04, wspace=0.12, hspace=0.42)
-            for line, (plane, measure) in enumerate((p, m) for p in planes for m in measures):
-                for axes, name in zip(panels[line], MODELS, strict=True):
-                    here = [row for row in runs if (row["name"], row["plane"]) == (name, plane)]
-                    image = _heat_map(axes, here, planes[plane], measure, scales[measure], untrained)
+        path, title = result.job.out / self.stem, f"Who collapses where, on {DATA}"
+        with panels(path, (15, 16.5), title, detail, len(MODELS), 2 * len(planes), sharey="row") as grid:
+            for line, (plane, (measure, (label, scale))) in zip(grid, product(planes, shown.items()), strict=True):
+                for axes, name in zip(line, MODELS, strict=True):
+                    image = _heat_map(axes, of.get((plane, name), []), planes[plane], measure, scale, untrained)
                     axes.set_title(name)
-                    if name != "VICReg":
-                        axes.set_yticklabels([])
-                panels[line][0].set_ylabel(planes[plane][0])
-                place = panels[line][-1].get_position()
-                bars = figure.colorbar(image, cax=figure.add_axes((0.915, place.y0, 0.012, place.height)))
-                bars.set_label(measures[measure])
+                line[0].set_ylabel(planes[plane][0])
+                bar = line[0].figure.colorbar(image, ax=line, label=label, aspect=15, pad=0.01)
+                if measure == "probe":
+                    bar.formatter = PercentFormatter(1)
 
 
 def setting_of(factor: str, value: float, model: dict[str, Any]) -> dict[str, Any]:
     """The settings of a factor's value."""
-    if factor == "projector width":
-        return {"projector_hidden": int(value), "projector_outputs": int(value)}
     if factor == "variance weight":
         usual = CONVENTIONS["official"].weights if "method" in model else DEFAULT_WEIGHTS["scaled"]
         return {} if value == 1 else {"variance_weight": usual[1] * value}
-    return {"batch_size": int(value)} if factor == "batch size" else {"learning_rate": value}
+    return {"learning_rate": value} if factor == "learning rate" else size_setting(factor, value)
 
 
-def _rank(job: Job, cell: Cell) -> float:
-    """Effective rank of the embeddings of labelled training images."""
-    fit, _ = splits(cell)
-    encoder = load_encoder(job.runs / cell.name, projector=True)
-    return effective_rank(spectrum(extract(encoder, first_images(fit, min(RANK_IMAGES, len(fit))))))
-
-
-def _untrained(rows: Sequence[Row], score: str = "probe") -> float:
-    return mean(row[score] for row in rows if row["method"] == "random encoder")
+def _untrained(rows: Sequence[Row]) -> dict[str, float]:
+    random = [row for row in rows if row["method"] == "random encoder"]
+    return {score: tables.average(random, score) for score in ("probe", "knn")}
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -150,16 +139,19 @@ def _heat_map(
     axes: Any, rows: Sequence[Row], plane: tuple[Any, ...], measure: str, scale: Any, untrained: float
 ) -> Any:
     _, lines, across, columns = plane
-    shown = np.full((len(lines), len(columns)), np.nan)
+    values = np.full((len(lines), len(columns)), np.nan)
     for row in rows:
         y, x = at = list(lines).index(row["down"]), list(columns).index(row["across"])
-        shown[at] = row[measure] * (100 if measure == "probe" else 1)
-        text = f"{shown[at]:.0f}{' ✕' if row['embedding_rank'] < COLLAPSED else ''}"
-        colour = "black" if scale(shown[at]) > 0.5 else "white"
-        axes.text(x, y, text, ha="center", va="center", color=colour, fontsize=11)
+        values[at] = row[measure]
+        number = f"{100 * row[measure]:.0f}" if measure == "probe" else f"{row[measure]:.0f}"
+        text, colour = (
+            number + " ✕" * (row["embedding_rank"] < COLLAPSED),
+            "white" if scale(values[at]) <= 0.5 else "black",
+        )
+        axes.text(x, y, text, ha="center", va="center", color=colour)
         if row["probe"] < untrained:
             axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, edgecolor=RED, linewidth=2.5))
-    image = axes.imshow(shown, cmap="cividis", norm=scale, aspect="auto")
+    image = axes.imshow(values, cmap="cividis", norm=scale, aspect="auto")
     axes.set_xticks(range(len(columns)), [f"{value:g}" for value in columns])
     axes.set_yticks(range(len(lines)), [f"{value:g}" for value in lines])
     axes.set_xlabel(f"{across}{', of the default' if across == 'variance weight' else ''}")

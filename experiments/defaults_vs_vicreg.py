@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, Section, tables
-from experiments.common.drawing import COLOURS, GREY, MARKS, legend, panels
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, size_setting, tables
+from experiments.common.drawing import GREY, legend, look, panels
 from experiments.study import tuned
 
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear")
@@ -37,16 +38,6 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
         python -m experiments defaults-vs-vicreg --study docs/results/study.json --part 1/2
     """
 
-    place = 1
-    sections = (
-        Section(
-            "The defaults against VICReg",
-            "One triple of weights for every kernel, against VICReg at equal budget, on the test sets. VICReg runs "
-            "with its published weights and with one triple tuned for all three data sets: the best of a grid of "
-            "twelve on held-out training images ([the study](parametrization.md), one seed, an encoder half as wide). "
-            "The kernels' own weights and threshold were settled on held-out training images too.",
-        ),
-    )
     few = {"data": ("mnist",), "grid_data": "mnist"}
 
     data: tuple[str, ...] = ("mnist", "fashion-mnist", "cifar10")
@@ -59,27 +50,22 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
     """Result file of the study, which has VICReg's tuned weights; by default OUT/study.json."""
 
     def cells(self, job: Job) -> list[Cell]:
-        contenders = {PUBLISHED: {"method": "vicreg"}} | {kernel: {"kernel": kernel} for kernel in KERNELS}
-        weights = tuned(self._study(job))
-        if weights is None:
+        contenders: dict[str, dict[str, Any]] = {PUBLISHED: {"method": "vicreg"}}
+        if (weights := tuned(self._study(job))) is None:
             job.say(f"{TUNED} is left out: there is no {self._study(job)} to take its weights from")
         else:
-            contenders = {PUBLISHED: contenders[PUBLISHED], TUNED: {"method": "vicreg", **weights}, **contenders}
-        main = [
-            job.cell({"name": name, "grid": "", "value": ""}, data=source, seed=seed, **settings)
-            for source in self.data
-            for seed in job.seeds
-            for name, settings in {**contenders, "supervised": {"method": "supervised"}}.items()
+            contenders[TUNED] = {"method": "vicreg", **weights}
+        contenders |= {kernel: {"kernel": kernel} for kernel in KERNELS}
+        cells = [
+            job.cell({"name": name, "grid": "", "value": ""}, data=source, seed=seed, **changes)
+            for source, seed in product(self.data, job.seeds)
+            for name, changes in {**contenders, "supervised": {"method": "supervised"}}.items()
         ]
-        return main + [
-            job.cell(
-                {"name": n, "grid": grid, "value": v}, data=self.grid_data, seed=s, **varied(job, grid, v), **changes
-            )
-            for grid, values in (GRIDS[job.budget] if self.grid_data else {}).items()
-            for v in values
-            for s in self.grid_seeds
-            for n, changes in contenders.items()
-        ]
+        for grid, values in (GRIDS[job.budget] if self.grid_data else {}).items():
+            for value, seed, (name, changes) in product(values, self.grid_seeds, contenders.items()):
+                labels, settings = {"name": name, "grid": grid, "value": value}, varied(job, grid, value) | changes
+                cells.append(job.cell(labels, data=self.grid_data, seed=seed, **settings))
+        return cells
 
     def _study(self, job: Job) -> Path:
         return self.study or job.out / "study.json"
@@ -101,16 +87,16 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
             ]
         if margins := margins_table(rows, answers["rival"]):
             parts += [f"### Above {answers['rival']}, in points, seed by seed\n", margins, ""]
-        for (source,), same in tables.groups(rows, "data").items():
+        for source, same in tables.groups(rows, "data").items():
             parts += [f"### {source}\n", tables.summary(same), ""]
-        for (grid,), same in tables.groups(grids, "grid").items():
+        for grid, same in tables.groups(grids, "grid").items():
             parts += [f"### {grid} ({same[0]['data']})\n", tables.grid(same, "name", "value"), ""]
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
-        rows, grids = ([row for row in part if "probe" in row] for part in _split(result.rows))
+        rows, grids = (tables.named(row for row in part if "probe" in row) for part in _split(result.rows))
         if rows:
-            draw([{**row, "name": tables.name_of(row)} for row in rows], result.job.out / self.stem)
+            draw(rows, result.job.out / self.stem)
         if grids:
             draw_grids(grids, rows, result.job.out / f"{self.stem}-grids")
 
@@ -122,10 +108,8 @@ def _split(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 
 def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
     """The settings of a grid's value; fewer images are seen more often, for as many steps in all."""
-    if grid == "batch size":
-        return {"batch_size": value}
-    if grid == "projector width":
-        return {"projector_hidden": value, "projector_outputs": value}
+    if grid != "images":
+        return size_setting(grid, value)
     usual = job.settings()
     epochs, images = usual.schedule.epochs, usual.data.images or 45_000
     size = usual.schedule.batch_size_for(images)
@@ -134,9 +118,9 @@ def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
 
 def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:
     """The two claims, answered: is the best fixed kernel above tuned VICReg, and is any below the random encoder?"""
-    named = tables.groups([{**r, "name": tables.name_of(r)} for r in rows if "probe" in r], "data", "name")
-    scores = {key: mean(row["probe"] for row in same) for key, same in named.items()}
-    sources = list(dict.fromkeys(row["data"] for row in rows))
+    named = tables.groups(tables.named(r for r in rows if "probe" in r), "data", "name")
+    scores = {key: tables.average(same) for key, same in named.items()}
+    sources = [*tables.groups(rows, "data")]
     rival = TUNED if any(name == TUNED for _, name in scores) else PUBLISHED
     whole = [k for k in KERNELS if sources and all((source, k) in scores for source in sources)]
     best = max(whole, key=lambda kernel: mean(scores[source, kernel] for source in sources), default=None)
@@ -163,75 +147,65 @@ def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:
 
 def margins_table(rows: Sequence[Row], rival: str) -> str:
     """What every kernel has above the rival with the same seed: the mean, and the least and most of the seeds."""
-    of = {(row["data"], tables.name_of(row), row["seed"]): row for row in rows if "probe" in row}
-    sources = list(dict.fromkeys(source for source, name, _ in of if name == rival))
-    columns = [(source, score) for source in sources for score in ("probe", "knn")]
+    columns = {
+        f"{source}, {tables.SCORES[score]}": tables.margins(same, rival, score)
+        for source, same in tables.groups(rows, "data").items()
+        for score in ("probe", "knn")
+        if any(tables.name_of(row) == rival and "probe" in row for row in same)
+    }
 
-    def above(kernel: str, source: str, score: str) -> str:
-        both = [seed for d, n, seed in of if (d, n) == (source, kernel) and (source, rival, seed) in of]
-        points = [100 * (of[source, kernel, s][score] - of[source, rival, s][score]) for s in both]
+    def text(points: Sequence[float]) -> str:
         return f"{mean(points):+.1f} ({min(points):+.1f} to {max(points):+.1f})" if points else ""
 
-    titles = ["", *(f"{source}, {tables.SCORES[score]}" for source, score in columns)]
-    lines = ([kernel, *(above(kernel, *column) for column in columns)] for kernel in KERNELS)
-    return tables.markdown(titles, lines) if columns else ""
+    lines = ([kernel, *(text(above.get(kernel, ())) for above in columns.values())] for kernel in KERNELS)
+    return tables.markdown(["", *columns], lines) if columns else ""
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
     """Linear probe of every contender, each seed a dot, the mean a bar of the interval's width."""
     sources = tables.groups(rows, "data")
-    names = [n for n in dict.fromkeys(row["name"] for row in rows) if n not in REFERENCES][::-1]
-    width, height = 2 + 4.6 * len(sources), 1.9 + 0.5 * len(names)
+    names = [name for name in tables.groups(rows, "name") if name not in REFERENCES][::-1]
+    size = (2 + 4.6 * len(sources), 2.2 + 0.5 * len(names))
     title = "Kernel VICReg with one triple of weights, beside VICReg, at equal budget"
     detail = "Linear probe on the test set, %. Dots: seeds; bars: mean and 95 % interval over images; lines: controls."
-    with panels(
-        path, (width, height), title, detail, len(sources), (1.75 / width, 0.985, 1 - 1.2 / height, 0.75 / height, 0.08)
-    ) as every:
-        for axes, ((source,), here) in zip(every, sources.items(), strict=True):
-            of = {name: same for (name,), same in tables.groups(here, "name").items()}
-            for y, name in enumerate(names):
-                if name in of:
-                    _seeds_and_mean(axes, y, of[name], COLOURS.get(name.split(",")[0], "black"))
+    with panels(path, size, title, detail, len(sources), sharey=True) as ((*every,),):
+        for axes, (source, here) in zip(every, sources.items(), strict=True):
+            of = tables.groups(here, "name")
+            for y, same in ((y, of[name]) for y, name in enumerate(names) if name in of):
+                colour = look(same[0]["name"])["color"]
+                ends = [100 * tables.average(same, f"probe_{end}") for end in ("low", "high")]
+                axes.plot(ends, [y, y], color=colour, linewidth=7, alpha=0.3, solid_capstyle="butt")
+                axes.plot([100 * row["probe"] for row in same], [y] * len(same), "o", color=colour, markersize=4)
+                axes.plot(100 * tables.average(same), y, "|", color=colour, markersize=15, markeredgewidth=2.5)
             for dash, name in zip((":", "--", "-."), REFERENCES, strict=True):
                 if name in of:
-                    level = 100 * mean(row["probe"] for row in of[name])
-                    axes.axvline(level, color=GREY, linestyle=dash, lw=1.3, label=name)
+                    axes.axvline(100 * tables.average(of[name]), color=GREY, linestyle=dash, lw=1.3, label=name)
             axes.set_yticks(range(len(names)), names)
             axes.set(title=source, xlabel="linear probe, %")
-            axes.grid(axis="x", alpha=0.25)
-        legend(every[:1], loc="upper right", bbox_to_anchor=(0.99, 1 - 0.4 / height), ncols=3)
-
-
-def _seeds_and_mean(axes: Any, y: float, rows: Sequence[Row], colour: str) -> None:
-    low, high, centre = (100 * mean(row[f"probe{end}"] for row in rows) for end in ("_low", "_high", ""))
-    axes.plot([low, high], [y, y], color=colour, linewidth=7, alpha=0.3, solid_capstyle="butt")
-    axes.plot([100 * row["probe"] for row in rows], [y] * len(rows), "o", color=colour, markersize=4)
-    axes.plot([centre], [y], "|", color=colour, markersize=15, markeredgewidth=2.5)
+            axes.grid(axis="x")
+        legend(every[:1])
 
 
 def draw_grids(grids: Sequence[Row], rows: Sequence[Row], path: Path) -> None:
     """A panel for each grid, a line for each contender; controls in words."""
     data, seeds = grids[0]["data"], {row["seed"] for row in grids}
-    beside = [row for row in rows if row["data"] == data and row["seed"] in seeds]
-    levels = {name: mean(row["probe"] for row in beside if row["method"] == name) for name in CONTROLS}
+    beside = tables.groups((row for row in rows if row["data"] == data and row["seed"] in seeds), "method")
+    levels = (f"{name} {100 * tables.average(beside[name]):.1f} %" for name in CONTROLS)
     title = f"The same weights at other batch sizes, projectors and numbers of images, on {data}"
     detail = (
         f"Linear probe on the test set; seeds: {len(seeds)}. Fewer images are seen more often, for as many steps. "
-        f"Controls: {', '.join(f'{name} {100 * level:.1f} %' for name, level in levels.items())}."
+        f"Controls: {', '.join(levels)}."
     )
     of = tables.groups(grids, "grid")
-    with panels(path, (15, 5.6), title, detail, len(of), (0.05, 0.84, 0.8, 0.13, 0.08)) as every:
-        for axes, ((grid,), here) in zip(every, of.items(), strict=True):
+    with panels(path, (15, 5.6), title, detail, len(of), sharey=True) as ((*every,),):
+        for axes, (grid, here) in zip(every, of.items(), strict=True):
             values = sorted({row["value"] for row in here})
-            for (name,), same in tables.groups(here, "name").items():
-                points = tables.groups(sorted(same, key=lambda row: row["value"]), "value")
-                x = [values.index(value) for (value,) in points]
-                y = [100 * mean(row["probe"] for row in at) for at in points.values()]
-                kind = name.split(",")[0]
+            for name, same in tables.groups(here, "name").items():
+                at = {values.index(v): 100 * tables.average(rows) for v, rows in tables.groups(same, "value").items()}
                 line = ":" if name == PUBLISHED else "-"
-                axes.plot(x, y, line, color=COLOURS.get(kind), marker=MARKS.get(kind, "o"), markersize=7, label=name)
+                axes.plot(*zip(*sorted(at.items()), strict=True), line, **look(name), markersize=7, label=name)
             axes.set_xticks(range(len(values)), [f"{value:,}" for value in values])
             axes.set_title(grid)
-            axes.grid(axis="y", alpha=0.25)
+            axes.grid(axis="y")
         every[0].set_ylabel("linear probe, %")
-        legend(every[:1], loc="center right", bbox_to_anchor=(0.995, 0.5), ncols=1)
+        legend(every[:1])

@@ -17,23 +17,23 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from scipy.stats import t as student
 from torch import Tensor, nn
 
-from experiments.common import Cell, Experiment, Job, Result, Row, tables, write
+from experiments.common import Cell, Job, Result, Row, tables
 from experiments.common.drawing import BLUE, GREY, ORANGE, panels
+from experiments.common.folder import FolderExperiment, Pairs, in_words
 from experiments.common.versions import remark
 from kvicreg.data import ArrayData, ImageData, hold_out, load, permutation
 from kvicreg.evaluation.fairness import by_group
 from kvicreg.evaluation.probes import linear_probe
 from kvicreg.measures.features import extract
-from kvicreg.runs import RunFolder
 from kvicreg.storage import write_atomically
-from kvicreg.training.run import train
 
 Kind = Literal["classes", "style"]
 MINORITY, SHARE = (3, 5, 8), 0.02
-HELD_OUT = {"smoke": 60, "small": 10_000, "full": 10_000}
 BASE = "without"
 VARIANTS: dict[str, dict[str, Any]] = {
     BASE: {},
@@ -41,13 +41,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "group terms, own bandwidth": {"group_weight": 0.5, "group_bandwidth": True},
 }
 """What is compared; training without knows of no groups."""
-SHARED = ("data", "images", "kernel", "encoder", "width", "epochs", "batch_size", "projector_outputs")
-STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""97.5 % quantile of Student's t by the number of values."""
 
 
 @dataclass(frozen=True)
-class Fairness(Experiment, name="fairness"):
+class Fairness(FolderExperiment, name="fairness"):
     """Train on images with a minority of 2 %, with and without group-fair terms, and compare the groups.
 
     18 runs, two to three minutes each on one core.
@@ -58,7 +55,7 @@ class Fairness(Experiment, name="fairness"):
 
     page = "fairness.md"
     columns = ("kind", "variant", "accuracy", "groups")
-    with_controls = False
+    shared = ("data", "images", "kernel", "encoder", "width", "epochs", "batch_size", "projector_outputs")
     few = {"images": 64, "epochs": 2}
 
     data: str = "mnist"
@@ -80,31 +77,23 @@ class Fairness(Experiment, name="fairness"):
             cells.append(job.cell(labels, variant=variant, seed=seed, **shared, **changes, **groups))
         return cells
 
-    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
-        path = job.out / "fairness" / "fairness.json"
-        results = json.loads(path.read_text()) if path.is_file() else {}
-        if results.get("settings") != self._shared(cells):
-            return {}
-        of = {(row["kind"], row["variant"], row["seed"]): row for row in results["rows"]}
-        keys = {(*cell.labels.values(), cell.settings.engine.seed): cell for cell in cells}
-        return {
-            c.identity: [{**of[k], "method": "", "on": c.on, "config": c.config}] for k, c in keys.items() if k in of
-        }
+    def settings_of(self, cell: Cell) -> dict[str, Any]:
+        return super().settings_of(cell) | {"images": self.images}
 
-    def _shared(self, cells: Sequence[Cell]) -> dict[str, Any]:
-        return {key: {**cells[0].config, "images": self.images}[key] for key in SHARED}
+    def unbalanced(self, job: Job, cell: Cell) -> Unbalanced:
+        """The images of a cell."""
+        held_out = 60 if job.budget == "smoke" else 10_000
+        return unbalanced(self.data, cell.labels["kind"], self.images, held_out, job.root)
 
-    def train(self, job: Job, cell: Cell, folder: Path) -> None:
-        images = unbalanced(self.data, cell.labels["kind"], self.images, HELD_OUT[job.budget], job.root)
+    def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
+        images = self.unbalanced(job, cell)
         if names := cell.settings.flat()["groups"]:
             write_atomically(Path(names), ("\n".join(images.train_groups) + "\n").encode())
-        resume = RunFolder(folder).checkpoint("last").is_file()
-        settings = cell.settings.replace(out=str(folder))
-        train(settings, data=images.train, quiet=True, resume=resume, overwrite=not resume)
+        super().train(job, cell, folder, data=images.train)
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
-        images = unbalanced(self.data, cell.labels["kind"], self.images, HELD_OUT[job.budget], job.root)
-        x, t, seed = extract(encoder, images.fit), extract(encoder, images.test), cell.settings.engine.seed
+        images, seed = self.unbalanced(job, cell), cell.settings.engine.seed
+        x, t = extract(encoder, images.fit), extract(encoder, images.test)
         probe = linear_probe(x, _labels(images.fit), t, _labels(images.test), seed=seed)
         groups = {
             group.name: {
@@ -124,16 +113,10 @@ class Fairness(Experiment, name="fairness"):
             for name, group in row["groups"].items()
         )
 
-    def write(self, result: Result) -> None:
-        """Write fairness/fairness.json, once it is complete."""
-        job, keys = result.job, ("kind", "variant", "seed", "accuracy", "groups", "fingerprint")
-        if len(result.trained) < len(result.cells):
-            job.say("\n".join(result.left_out() + result.unfinished()))
-            return
-        about = {"settings": self._shared(result.cells), "minority": list(MINORITY), "share": SHARE}
-        rows = [{key: row[key] for key in keys if key in row} for row in result.rows]
-        write(job.out / "fairness" / "fairness.json", {**about, "rows": rows})
-        job.say(self.for_page(job.out))
+    def content(self, job: Job, pairs: Pairs) -> dict[str, Any]:
+        rows = [self.line(cell, row, **{key: row.get(key) for key in self.columns[2:]}) for cell, row in pairs]
+        about = {"settings": self.settings_of(pairs[0][0]), "minority": list(MINORITY), "share": SHARE}
+        return {**about, "rows": rows}
 
     def figure(self, result: Result) -> None:
         if len(result.trained) == len(result.cells):
@@ -147,7 +130,7 @@ class Fairness(Experiment, name="fairness"):
 
 @dataclass(frozen=True)
 class Unbalanced:
-    """Images to pretrain on, to fit a probe on and to score it on, each with the group of every image."""
+    """Images to pretrain on, to fit a probe on and to score it on, and the groups of the first and the last."""
 
     train: ImageData
     train_groups: list[str]
@@ -162,24 +145,27 @@ def unbalanced(data: str, kind: Kind, images: int, held_out: int, root: str | No
     rest, fit = hold_out(load(data, root=root), held_out)
     test = load(data, "test", root=root)
     assert fit is not None
-    order = permutation(len(rest), seed=0, epoch=-4)
-    few = round(SHARE * images)
+    order, few = permutation(len(rest), seed=0, epoch=-4), round(SHARE * images)
     if kind == "style":
         rare = torch.arange(images) < few
-        train = _negative(rest.subset(order[:images]), rare)
-        return Unbalanced(train, _names(rare), _both(fit), _both(test), _names(torch.arange(2 * len(test)) % 2 == 1))
-    rare_class = torch.isin(_labels(rest)[order], torch.tensor(MINORITY))
+        negatives, twice = _negative(rest.subset(order[:images]), rare), torch.arange(2 * len(test)) % 2 == 1
+        return Unbalanced(negatives, _names(rare), _both(fit), _both(test), _names(twice))
+    rare_class = _is_rare(rest)[order]
     chosen = torch.cat([order[rare_class][:few], order[~rare_class][: images - few]])
     if len(chosen) < images:
         raise ValueError(f"images: {data} has too few images for {images} of which {1 - SHARE:.0%} are the majority")
-    groups = [_names(torch.isin(_labels(part), torch.tensor(MINORITY))) for part in (rest.subset(chosen), test)]
-    return Unbalanced(rest.subset(chosen), groups[0], fit, test, groups[1])
+    train = rest.subset(chosen)
+    return Unbalanced(train, _names(_is_rare(train)), fit, test, _names(_is_rare(test)))
 
 
 def _labels(data: ImageData) -> Tensor:
     if data.labels is None:
         raise ValueError(f"{data.name!r} has no labels to make groups of and to probe with")
     return data.labels
+
+
+def _is_rare(data: ImageData) -> Tensor:
+    return torch.isin(_labels(data), torch.tensor(MINORITY))
 
 
 def _names(rare: Tensor) -> list[str]:
@@ -202,63 +188,58 @@ def interval(values: Sequence[float], sign: str = "") -> str:
     """Mean and half of its 95 % interval, by Student's t; the mean alone of a single value."""
     if len(values) < 2:
         return f"{mean(values):{sign}.2f}"
-    half = STUDENT.get(len(values), 2.0) * stdev(values) / math.sqrt(len(values))
+    half = round(student.ppf(0.975, len(values) - 1), 3) * stdev(values) / math.sqrt(len(values))
     return f"{mean(values):{sign}.2f} ± {half:.2f}"
 
 
 def markdown(results: dict[str, Any]) -> str:
     """A table for each kind of minority: accuracy and effective rank of both groups, and the change against without."""
     parts = []
-    for (kind,), rows in tables.groups(results["rows"], "kind").items():
-        of = {
-            name: {row["seed"]: row["groups"] for row in same}
-            for (name,), same in tables.groups(rows, "variant").items()
-        }
-
-        def values(variant: str, group: str, key: str, of: dict[str, Any] = of) -> dict[int, float]:
-            scale = 100 if key == "accuracy" else 1
-            return {seed: scale * groups[group][key] for seed, groups in of[variant].items()}
-
-        lines = []
-        for variant in of:
-            line = [variant]
-            for column in (("minority", "accuracy"), ("minority", "effective_rank"), ("majority", "accuracy")):
-                here, base = values(variant, *column), values(BASE, *column)
-                change = interval([here[seed] - base[seed] for seed in here if seed in base], "+")
-                line += [interval([*here.values()]), "" if variant == BASE else change]
-            lines.append([*line, interval([*values(variant, "majority", "effective_rank").values()])])
+    for kind, rows in tables.groups((row for row in results["rows"] if "error" not in row), "kind").items():
         titles = ["", "minority accuracy", "change", "minority rank", "change", "majority accuracy", "change"]
-        seeds = len({row["seed"] for row in rows})
-        parts.append(f"**Minority by {kind}**, {seeds} seeds:\n\n{tables.markdown([*titles, 'majority rank'], lines)}")
-    settings = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in results["settings"].items())
+        seeds, table = len({row["seed"] for row in rows}), tables.markdown([*titles, "majority rank"], _lines(rows))
+        parts.append(f"**Minority by {kind}**, {seeds} seeds:\n\n{table}")
     note = (
         "Mean over the seeds and half of its 95 % interval (Student's t); changes are paired by seed. Accuracy of a "
-        f"linear probe in percent of the group's test images. Shared: {settings}."
+        f"linear probe in percent of the group's test images. Shared: {in_words(results['settings'])}."
     )
     return "\n\n".join([*parts, note])
 
 
+def _lines(rows: Sequence[Row]) -> list[list[str]]:
+    of = {(row["variant"], row["seed"]): row["groups"] for row in rows}
+
+    def values(variant: str, group: str, key: str) -> dict[int, float]:
+        return {s: (100 if key == "accuracy" else 1) * g[group][key] for (v, s), g in of.items() if v == variant}
+
+    lines = []
+    for variant in tables.groups(rows, "variant"):
+        line = [variant]
+        for column in (("minority", "accuracy"), ("minority", "effective_rank"), ("majority", "accuracy")):
+            here, base = values(variant, *column), values(BASE, *column)
+            change = interval([here[seed] - base[seed] for seed in here if seed in base], "+")
+            line += [interval([*here.values()]), "" if variant == BASE else change]
+        lines.append([*line, interval([*values(variant, "majority", "effective_rank").values()])])
+    return lines
+
+
 def draw(rows: Sequence[Row], path: Path) -> None:
     """A panel for each kind of minority and each group, a line for each variant: the mean over the seeds."""
-    kinds, variants = (list(dict.fromkeys(row[key] for row in rows)) for key in ("kind", "variant"))
-    shown = [(kind, group) for kind in kinds for group in ("minority", "majority")]
-    width = 1 + 3.7 * len(shown)
+    of, shown = (
+        tables.groups(rows, "kind", "variant"),
+        [*product(tables.groups(rows, "kind"), ("minority", "majority"))],
+    )
+    title, size = "Spectra of the groups' test features", (1 + 3.7 * len(shown), 4.8)
     detail = "Eigenvalues of a group's covariance over the first, mean over seeds: higher means more directions in use."
-    with panels(
-        path,
-        (width, 4.6),
-        "Spectra of the groups' test features",
-        detail,
-        len(shown),
-        (0.9 / width, 0.99, 0.74, 0.14, 0.1),
-    ) as axes:
+    looks = dict(zip(VARIANTS, ((GREY, "-"), (BLUE, "-"), (ORANGE, "--")), strict=True))
+    with panels(path, size, title, detail, len(shown), sharey=True) as ((*axes,),):
         for panel, (kind, group) in zip(axes, shown, strict=True):
-            for variant, colour, dash in zip(variants, (GREY, BLUE, ORANGE), ("-", "-", "--"), strict=False):
-                same = [row for row in rows if (row["kind"], row["variant"]) == (kind, variant)]
-                spectra = [row["groups"][group]["eigenvalues"] for row in same]
-                curve = [mean(values) for values in zip(*([v / s[0] for v in s] for s in spectra), strict=True)]
-                panel.plot(range(1, len(curve) + 1), curve, color=colour, linestyle=dash, label=variant)
+            for variant, (colour, dash) in looks.items():
+                spectra = np.array([row["groups"][group]["eigenvalues"] for row in of.get((kind, variant), ())])
+                if len(spectra):
+                    curve = (spectra / spectra[:, :1]).mean(0)
+                    panel.plot(np.arange(1, len(curve) + 1), curve, color=colour, linestyle=dash, label=variant)
             panel.set(title=f"{group} by {kind}", xlabel="direction", xscale="log", yscale="log")
-            panel.grid(alpha=0.25)
+            panel.grid()
         axes[0].set_ylabel("eigenvalue over the first")
         axes[0].legend(loc="lower left")

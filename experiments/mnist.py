@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
 from experiments.defaults_vs_vicreg import KERNELS, PUBLISHED
 from experiments.paper_tables import PAPER
 
@@ -29,22 +29,6 @@ class Mnist(Experiment, name="mnist"):
         python -m experiments mnist --epochs 10 --names rbf "vicreg, published" --seeds 0
     """
 
-    place = 2
-    sections = (
-        Section(
-            "All of MNIST",
-            "The shipped recipe on the whole training set, at the small budget one pass over it; the kernel is chosen "
-            "on held-out images.",
-        ),
-        Section(
-            "All of MNIST, for longer",
-            "More passes over the images; what else differs from the table above, such as `early_pool`, is in the "
-            "JSON.",
-            "mnist-*",
-            "mnist --epochs 10",
-        ),
-    )
-
     epochs: int | None = None
     """Passes over the images, in place of the budget's; the table is then called mnist-EPOCHS-epochs."""
     names: tuple[str, ...] = ()
@@ -60,9 +44,8 @@ class Mnist(Experiment, name="mnist"):
             shared |= {"epochs": self.epochs or EPOCHS}
         models = {kernel: {"kernel": kernel} for kernel in KERNELS}
         models |= {PUBLISHED: {"method": "vicreg"}, "supervised": {"method": "supervised"}}
-        unknown = set(self.names) - set(models)
-        if unknown:
-            raise ValueError(f"names: there is no {sorted(unknown)[0]!r}; there are {', '.join(map(repr, models))}")
+        if unknown := set(self.names) - set(models):
+            raise ValueError(f"names: there is no {min(unknown)!r}; there are {', '.join(map(repr, models))}")
         return [
             job.cell({"name": name}, data="mnist", seed=seed, **shared, **changes)
             for seed in job.seeds
@@ -81,14 +64,16 @@ class Mnist(Experiment, name="mnist"):
         return [row for number, row in enumerate(rows) if row not in rows[:number]]
 
     def about(self, result: Result) -> dict[str, Any]:
-        scores = {
-            name: mean(row["probe"] for row in same) for name, same in _kernels(_on(result, "validation")).items()
-        }
+        held_out = tables.groups((row for row in _on(result, "validation") if "probe" in row), "name")
+        scores = {name: tables.average(same) for name, same in held_out.items() if name in KERNELS}
         best = max(scores, key=lambda kernel: scores[kernel], default=None)
         findings: dict[str, Any] = {"chosen_on_validation": best}
-        findings |= {"validation": {kernel: round(score, 4) for kernel, score in scores.items()}}
+        findings["validation"] = {kernel: round(score, 4) for kernel, score in scores.items()}
         if best:
-            findings["points_above_vicreg_with_the_same_seed"] = _margins(_on(result, "test"))
+            above = tables.margins(_on(result, "test"), PUBLISHED)
+            findings["points_above_vicreg_with_the_same_seed"] = {
+                name: [round(value, 2) for value in points] for name, points in above.items() if name in KERNELS
+            }
         return {"findings": findings}
 
     def table(self, result: Result) -> str:
@@ -97,9 +82,8 @@ class Mnist(Experiment, name="mnist"):
         lines = [tables.summary(test, digits=2), "", tables.note(test)] if test else result.left_out()
         if best := findings["chosen_on_validation"]:
             paper = ", ".join(f"{name} {number}" for name, number in PAPER["mnist"].items())
-            lines += [
-                f"Chosen on {validation[0]['scored_on']:,} held-out images: {best}. The paper's numbers: {paper}."
-            ]
+            count = validation[0]["scored_on"]
+            lines += [f"Chosen on {count:,} held-out images: {best}. The paper's numbers: {paper}."]
             margins = findings["points_above_vicreg_with_the_same_seed"].items()
             points = ", ".join(f"{kernel} {mean(values):+.2f}" for kernel, values in margins)
             lines += [f"Above VICReg with the same seed, in points of the linear probe: {points}."] if points else []
@@ -109,18 +93,3 @@ class Mnist(Experiment, name="mnist"):
 
 def _on(result: Result, split: str) -> list[Row]:
     return [row for row in result.rows if row["on"] == split]
-
-
-def _margins(rows: list[Row]) -> dict[str, list[float]]:
-    """What every kernel has above VICReg, seed by seed, in percentage points."""
-    rival = {row["seed"]: row["probe"] for row in rows if row.get("name") == PUBLISHED and "probe" in row}
-    above = {
-        kernel: [round(100 * (row["probe"] - rival[row["seed"]]), 2) for row in same if row["seed"] in rival]
-        for kernel, same in _kernels(rows).items()
-    }
-    return {kernel: points for kernel, points in above.items() if points}
-
-
-def _kernels(rows: list[Row]) -> dict[str, list[Row]]:
-    of = tables.groups([row for row in rows if row.get("name") in KERNELS and "probe" in row], "name")
-    return {name: same for (name,), same in of.items()}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any, ClassVar
 
-from experiments.common import Cell, Experiment, Job, Result, Row, Section, tables
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
 from kvicreg.runs.config import recipe
 
 PAPER: dict[str, dict[str, float | str]] = {
@@ -70,16 +70,14 @@ class _Table(Experiment):
     def table(self, result: Result) -> str:
         """A line for each model and form, three columns for each data set."""
         measured_on = [target or data for data, target in self.sources.items()]
-        named = [{**row, "name": tables.name_of(row), "form": row.get("form", "")} for row in result.rows]
-        of = tables.groups(named, "name", "form")
-        controls = ("raw pixels", "random encoder", "supervised")
+        of = tables.groups(({"form": "", **row} for row in tables.named(result.rows)), "name", "form")
+        controls = (*CONTROLS, "supervised")
         lines = []
         for name, form in sorted(of, key=lambda key: (key[0] not in controls, key[0] in KERNELS)):
-            line = [name, form]
+            line, here = [name, form], tables.groups(of[name, form], "measured_on")
             for data in measured_on:
-                same = [row for row in of[name, form] if row["measured_on"] == data]
-                differences = [row["difference"] for row in same if row["difference"] is not None]
-                line += [tables.percent(same) if same else "", str(PAPER[data].get(name, ""))]
+                differences = [row["difference"] for row in here.get(data, ()) if row["difference"] is not None]
+                line += [tables.percent(here[data]) if data in here else "", str(PAPER[data].get(name, ""))]
                 line += [f"{mean(differences):+.1f}" if differences else ""]
             lines.append(line)
         heading = ["model", "form", *(title for data in measured_on for title in (data, "the paper's", "difference"))]
@@ -100,30 +98,15 @@ class Table1(_Table, name="table1"):
 
     sources = {"imagenet100": None, "tiny-imagenet": None}
     with_peers = True
-    place = 5
-    sections = (Section("The paper's Table 1: ImageNet100 and TinyImageNet", "With eight other methods."),)
 
 
 class Table2(_Table, name="table2"):
     """The paper's Table 2: MNIST and CIFAR-10."""
 
     sources = {"mnist": None, "cifar10": None}
-    place = 3
-    sections = (
-        Section(
-            "The paper's Table 2: MNIST and CIFAR-10",
-            "Ours beside the paper's numbers. At the small budget that is a small CNN and 6 epochs of 10,000 images, "
-            "where the paper has a ResNet-18 and all of them: rows compare, differences to the paper on CIFAR-10 do "
-            "not.",
-        ),
-    )
 
 
 class Table3(_Table, name="table3"):
     """The paper's Table 3: from CIFAR-10 to STL-10."""
 
     sources = {"cifar10": "stl10"}
-    place = 4
-    sections = (
-        Section("The paper's Table 3: from CIFAR-10 to STL-10", "Encoders trained on CIFAR-10, probed on STL-10."),
-    )

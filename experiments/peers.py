@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from experiments.common import Cell, Experiment, Job, Result, Section, Split
+from experiments.common import Cell, Experiment, Job, Result, Split
 from kvicreg.methods import METHODS
 
 KERNELS = ("linear", "laplacian", "rq")  # of Kernel VICReg, beside rbf, which every kernel method runs with
@@ -37,10 +37,6 @@ class Peers(Experiment, name="peers"):
         python -m experiments peers --data cifar10 --on validation --methods simclr byol --part 1/2
     """
 
-    place = 6
-    sections = (
-        Section("All methods under one roof", "The same encoder, images, views, optimizer and budget.", "peers-*"),
-    )
     usual_seeds = (0,)
     few = {"methods": ("kernel-simclr", "ssl-hsic")}
 
@@ -67,11 +63,8 @@ class Peers(Experiment, name="peers"):
     def cells(self, job: Job) -> list[Cell]:
         for method in self.methods:
             METHODS.find(method)
-        sizes = {"epochs": self.epochs, "images": self.images, "holdout": self.holdout}
-        shared: dict[str, Any] = {
-            "data": self.data,
-            **{name: value for name, value in sizes.items() if value is not None},
-        }
+        given = {name: getattr(self, name) for name in ("data", "epochs", "images", "holdout")}
+        shared: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         return [
             job.cell(**shared, method=method, seed=seed, **kernel)
             for seed in job.seeds

@@ -7,13 +7,13 @@ and so are the controls. With less contrast even raw pixels are lost: the backgr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
+from itertools import chain, product
 from typing import Any, ClassVar
 
 from torch import nn
 
-from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, Section, splits, tables
-from experiments.common.drawing import BLUE, GREEN, ORANGE, figure_in
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, splits, tables
+from experiments.common.drawing import BLUE, GREEN, ORANGE, legend, panels
 from kvicreg.data import first_images
 from kvicreg.evaluation.probes import fit_linear_probe
 from kvicreg.evaluation.robustness import robustness
@@ -21,19 +21,28 @@ from kvicreg.measures.features import extract
 
 SEVERITY, IMAGES = {"rotation": 3, "contrast": 1}, 2_000
 DEGREES = {"smoke": (2, 3), "small": (2, 3, 4), "full": (2, 3, 4, 5)}
-CONSTANTS = {"smoke": (0.0, 1.0), "small": (0.0, 0.5, 1.0, 2.0), "full": (0.0, 0.5, 1.0, 2.0)}
-GAMMAS = {"smoke": (1e-3, 1.0), "small": (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)}
-GAMMAS["full"] = GAMMAS["small"]
+CONSTANTS, GAMMAS = (0.0, 0.5, 1.0, 2.0), (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 SERIES = {"clean": (BLUE, "o", "clean"), "rotation": (ORANGE, "s", "rotated by 30°"),
           "contrast": (GREEN, "^", "0.8 of the contrast")}  # fmt: skip
-Named = dict[str, list[Row]]
 
 
 class _Shifts(Experiment):
+    kernel: ClassVar[str]
     down: ClassVar[str]
     heading: ClassVar[str]
-    size: ClassVar[tuple[float, tuple[float, float, float, float]]]  # width of the figure, place of the axes
+    detail: ClassVar[str]
+    width: ClassVar[float]
+    line: ClassVar[str]
     columns = tuple(f"{name}{end}" for name in SERIES for end in ("", "_low", "_high"))
+
+    def settings(self, job: Job) -> dict[str, dict[str, Any]]:
+        """The kernel's settings that are compared, by what the table calls them."""
+        raise NotImplementedError
+
+    def cells(self, job: Job) -> list[Cell]:
+        shared = {"data": "mnist", "kernel": self.kernel, **job.narrow}
+        pairs = product(self.settings(job).items(), job.seeds)
+        return [job.cell({"setting": name}, seed=seed, **shared, **changes) for (name, changes), seed in pairs]
 
     def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
         return super().measure(job, cell, encoder) | shifted(encoder, cell)
@@ -45,76 +54,54 @@ class _Shifts(Experiment):
         return "\n".join([text, "", *([tables.note(scored)] if scored else result.left_out()), ""])
 
     def figure(self, result: Result) -> None:
-        named, (width, place) = _named(result.rows), self.size
-        count, seeds = min(IMAGES, result.rows[0]["scored_on"]), len(result.job.seeds)
-        detail = f"Probe of clean MNIST images on {count:,} {result.job.on} images; seeds: {seeds}."
-        with figure_in(result.job.out / self.stem, width, 5.4, self.heading, detail) as figure:
-            axes = figure.add_axes(place)
-            self.draw(axes, named, {s: [100 * mean(row[s] for row in same) for same in named.values()] for s in SERIES})
+        named, job = _named(result.rows), result.job
+        count = min(IMAGES, result.rows[0]["scored_on"])
+        detail = f"Probe of clean MNIST images on {count:,} {job.on} images; seeds: {len(job.seeds)}. {self.detail}"
+        with panels(job.out / self.stem, (self.width, 5.4), self.heading, detail) as ((axes,),):
+            fixed = sum(name not in ("median", *CONTROLS) for name in named)
+            for series, (colour, mark, label) in SERIES.items():
+                heights = [100 * tables.average(same, series) for same in named.values()]
+                look = {"color": colour, "marker": mark, "markersize": 8}
+                axes.plot(heights[:fixed], linestyle=self.line, **look, label=label)
+                axes.plot(range(fixed, len(named)), heights[fixed:], **look, linestyle="none", fillstyle="none")
             axes.set_xticks(range(len(named)), [n.replace(" ", "\n") if n in CONTROLS else n for n in named])
-            axes.set_ylabel("linear probe, %")
-            figure.legend(loc="upper right", ncols=5, bbox_to_anchor=(0.99, 0.87))
-
-    def draw(self, axes: Any, named: Named, heights: dict[str, list[float]]) -> None:
-        raise NotImplementedError
+            axes.set(ylabel="linear probe, %", xlabel=self.down)
+            axes.grid(axis="y")
+            legend([axes])
 
 
 class PolynomialShifts(_Shifts, name="figure-polynomial"):
     """Robustness of the polynomial kernel on MNIST, by degree and constant."""
 
-    place = 9
-    sections = (Section("Robustness: the polynomial kernel", "Under rotation and loss of contrast."),)
+    kernel = "polynomial"
     down = "(degree, coef0)"
     heading = "Polynomial kernels under shifts, by degree and constant"
-    size = 14, (0.055, 0.16, 0.93, 0.63)
+    detail = "Hollow: controls."
+    width, line = 14, "none"
 
-    def cells(self, job: Job) -> list[Cell]:
-        shared = {"data": "mnist", "kernel": "polynomial", **job.narrow}
-        return [
-            job.cell({"setting": f"({degree}, {constant:g})"}, seed=seed, degree=degree, coef0=constant, **shared)
-            for degree in DEGREES[job.budget]
-            for constant in CONSTANTS[job.budget]
-            for seed in job.seeds
-        ]
-
-    def draw(self, axes: Any, named: Named, heights: dict[str, list[float]]) -> None:
-        for number, (series, (colour, _, label)) in enumerate(SERIES.items()):
-            x = [place + 0.27 * (number - 1) for place in range(len(named))]
-            axes.bar(x, heights[series], 0.25, color=colour, label=label)
-        axes.set_xlabel("(degree, coef0)")
-        axes.set_ylim(0, 101)
+    def settings(self, job: Job) -> dict[str, dict[str, Any]]:
+        constants = (0.0, 1.0) if job.budget == "smoke" else CONSTANTS
+        return {f"({d}, {c:g})": {"degree": d, "coef0": c} for d, c in product(DEGREES[job.budget], constants)}
 
 
 class RBFShifts(_Shifts, name="figure-rbf"):
     """Robustness of the RBF kernel on MNIST, by gamma."""
 
-    place = 10
-    sections = (Section("Robustness: the RBF kernel", "Under rotation and loss of contrast."),)
+    kernel = "rbf"
     down = "gamma"
     heading = "RBF kernels under shifts, by a fixed gamma and by the median heuristic"
-    size = 11, (0.07, 0.17, 0.91, 0.62)
+    detail = "Hollow: the median heuristic, and controls."
+    width, line = 11, "-"
 
-    def cells(self, job: Job) -> list[Cell]:
-        gammas: dict[str, dict[str, Any]] = {f"{g:g}": {"gamma": g} for g in GAMMAS[job.budget]} | {"median": {}}
-        shared = {"data": "mnist", "kernel": "rbf", **job.narrow}
-        return [job.cell({"setting": n}, seed=seed, **shared, **g) for n, g in gammas.items() for seed in job.seeds]
-
-    def draw(self, axes: Any, named: Named, heights: dict[str, list[float]]) -> None:
-        fixed = [x for x, name in enumerate(named) if name not in ("median", *CONTROLS)]
-        for series, (colour, mark, label) in SERIES.items():
-            values = heights[series]
-            axes.plot(fixed, [values[x] for x in fixed], color=colour, marker=mark, markersize=7, label=label)
-            for x in set(range(len(named))) - set(fixed):
-                axes.plot(x, values[x], color=colour, marker=mark, markersize=9, markerfacecolor="white")
-        axes.set_xlabel("gamma (hollow: the median heuristic, and controls)")
-        axes.grid(axis="y", alpha=0.25)
+    def settings(self, job: Job) -> dict[str, dict[str, Any]]:
+        gammas = (1e-3, 1.0) if job.budget == "smoke" else GAMMAS
+        return {f"{gamma:g}": {"gamma": gamma} for gamma in gammas} | {"median": {}}
 
 
-def _named(rows: Sequence[Row]) -> Named:
+def _named(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each setting, the controls after them."""
     named = [{**row, "setting": row.get("setting", row["method"])} for row in rows if "clean" in row]
-    of = tables.groups(sorted(named, key=lambda row: row["setting"] in CONTROLS), "setting")
-    return {name: same for (name,), same in of.items()}
+    return tables.groups(sorted(named, key=lambda row: row["setting"] in CONTROLS), "setting")
 
 
 def shifted(encoder: nn.Module, cell: Cell) -> dict[str, float]:
@@ -125,10 +112,7 @@ def shifted(encoder: nn.Module, cell: Cell) -> dict[str, float]:
     assert score.labels is not None
     probe = fit_linear_probe(extract(encoder, fit), fit.labels, seed=cell.settings.engine.seed)
     curves = robustness(lambda alter: extract(encoder, score, alter=alter), probe, score.labels, shifts=(*SEVERITY,))
-    intervals = {"clean": curves[0].accuracy[0]}
-    intervals |= {curve.shift: curve.accuracy[SEVERITY[curve.shift]] for curve in curves}
-    return {
-        f"{name}{end}": number
-        for name, interval in intervals.items()
-        for end, number in zip(("", "_low", "_high"), interval, strict=True)
-    }
+    intervals = [curves[0].accuracy[0], *(curve.accuracy[SEVERITY[curve.shift]] for curve in curves)]
+    names = ["clean", *(curve.shift for curve in curves)]
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return dict(zip(columns, chain.from_iterable(intervals), strict=True))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,16 @@ CIRCLES, ROLL = 600, 1000
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 OBJECTIVES: dict[str, Callable[[], Callable[[Tensor, Tensor], Tensor]]] = {
-    "VICReg, variance term": lambda: VICRegLoss(covariance_weight=0.0),
-    "VICReg, all terms": lambda: VICRegLoss(),
-    "kernel variance term, linear": lambda: KernelVICRegLoss("linear", covariance_weight=0.0),
-    "kernel variance term, RBF": lambda: KernelVICRegLoss("rbf", covariance_weight=0.0),
-    "kernel variance term, Laplacian": lambda: KernelVICRegLoss("laplacian", covariance_weight=0.0),
+    "VICReg, variance term": partial(VICRegLoss, covariance_weight=0.0),
+    "VICReg, all terms": VICRegLoss,
+    "kernel variance term, linear": partial(KernelVICRegLoss, "linear", covariance_weight=0.0),
+    "kernel variance term, RBF": partial(KernelVICRegLoss, "rbf", covariance_weight=0.0),
+    "kernel variance term, Laplacian": partial(KernelVICRegLoss, "laplacian", covariance_weight=0.0),
 }
 """What descends from collapse."""
+RADIAL: dict[str, Callable[[Any], kernels.Kernel]] = {
+    "RBF": kernels.RBF, "Laplacian": kernels.Laplacian, "rational quadratic": kernels.RationalQuadratic,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,14 @@ class Theory(Experiment, name="theory"):
         stability = batch_sizes_and_errors(seed, self.draws)
         job.say("Proposition 1: descent from collapse")
         collapse = leaving_collapse(seed, steps=self.steps)
-        figures.draw_nonlinear_variance(capture, job.out / "theory-nonlinear-variance")
-        figures.draw_stability(stability, job.out / "theory-spectral-stability")
-        figures.draw_collapse(collapse, job.out / "theory-non-collapse")
         measured = {"nonlinear_variance": capture, "spectral_stability": stability, "non_collapse": collapse}
+        drawn = (figures.draw_nonlinear_variance, figures.draw_stability, figures.draw_collapse)
+        for draw, (name, part) in zip(drawn, measured.items(), strict=True):
+            draw(part, job.out / f"theory-{name.replace('_', '-')}")
         about = {"seed": seed} | {name: part["numbers"] for name, part in measured.items()}
         about["fingerprint"] = theory_fingerprint()
         write(job.out / "theory.json", about)
         return Result(job, [], [], about)
-
-
-# --------------------------------------------------------------------------- Theorem 2
 
 
 def circles(generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -103,13 +104,10 @@ def nonlinear_variance(seed: int = 0) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)
     points, inner = circles(generator)
     roll, along = swiss_roll(generator)
-    made = (kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic)
 
     def scores(z: Tensor, gamma: Any) -> dict[str, np.ndarray]:
-        return {
-            n: components(z, k)
-            for n, k in zip(figures.KERNELS, [kernels.Linear(), *(k(gamma) for k in made)], strict=True)
-        }
+        compared = {"Euclidean (linear kernel)": kernels.Linear(), **{n: kind(gamma) for n, kind in RADIAL.items()}}
+        return {name: components(z, kernel) for name, kernel in compared.items()}
 
     circle_scores, roll_scores = scores(points, kernels.Median(multiple=0.5)), scores(roll, "median")
     accuracy = {n: _over_components(s, inner.numpy(), LogisticRegression(C=1e3)) for n, s in circle_scores.items()}
@@ -130,9 +128,6 @@ def _over_components(scores: np.ndarray, target: np.ndarray, model: Any) -> list
     return [round(float(score), 4) for score in fitted]
 
 
-# --------------------------------------------------------------------------- Theorem 3
-
-
 def batch_sizes_and_errors(seed: int = 0, draws: int = 40) -> dict[str, Any]:
     """How far the operator of b points is from the population's, for points uniform on a circle.
 
@@ -142,11 +137,10 @@ def batch_sizes_and_errors(seed: int = 0, draws: int = 40) -> dict[str, Any]:
     largest difference of eigenvalues, which can be no larger (Weyl).
     """
     generator = torch.Generator().manual_seed(seed)
-    fixed = (kernels.RBF(1.0), kernels.Laplacian(1.0), kernels.RationalQuadratic(1.0))
     errors: dict[str, dict[str, np.ndarray]] = {}
     spectra, population = {}, {}
-    for name, kernel in zip([*figures.KERNELS][1:], fixed, strict=True):
-        series = cosine_series(kernel)
+    for name, kind in RADIAL.items():
+        series = cosine_series(kernel := kind(1.0))
         population[name] = series.repeat_interleave(2).numpy()
         measured = [[_errors(kernel, series, b, generator) for _ in range(draws)] for b in BATCH_SIZES]
         operator, eigenvalue, spectra[name] = (np.array([[m[i] for m in row] for row in measured]) for i in range(3))
@@ -188,9 +182,6 @@ def _on_circle(angle: Tensor) -> Tensor:
 def _slope(errors: np.ndarray) -> float:
     """Of the logarithm of the mean error over that of the batch size."""
     return round(float(np.polyfit(np.log(BATCH_SIZES), np.log(errors.mean(1)), 1)[0]), 3)
-
-
-# --------------------------------------------------------------------------- Proposition 1
 
 
 def leaving_collapse(seed: int = 0, samples: int = 64, width: int = 16, steps: int = 300) -> dict[str, Any]:
@@ -239,8 +230,7 @@ def theory_fingerprint() -> str:
         make()(z, z).backward()
         assert z.grad is not None
         norms.append(z.grad.norm().item())
-    kernel = kernels.RBF(1.0)
-    errors = _errors(kernel, cosine_series(kernel), 32, torch.Generator().manual_seed(0))
+    errors = _errors(kernels.RBF(1.0), cosine_series(kernels.RBF(1.0)), 32, torch.Generator().manual_seed(0))
     return as_text(*norms, *errors[:2])
 
 

@@ -2,7 +2,8 @@
 
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, Cell, Row, Split, splits
-from experiments.common.experiment import Experiment, Result, Section
-from experiments.common.job import Job, write
+from experiments.common.experiment import Experiment, Result
+from experiments.common.job import Job, size_setting, write
 
-__all__ = ["CONTROLS", "Cell", "Experiment", "Job", "Result", "Row", "Section", "Split", "splits", "tables", "write"]
+__all__ = ["CONTROLS", "Cell", "Experiment", "Job", "Result", "Row", "Split", "splits", "tables", "write"]
+__all__ += ["size_setting"]

@@ -13,13 +13,13 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from experiments.common.settings import flat, identity
 from kvicreg.data import ImageData, first_images, hold_out, load
 from kvicreg.evaluation.controls import RawPixels
 from kvicreg.evaluation.intervals import bootstrap_interval
 from kvicreg.evaluation.probes import knn, labelled_subset, linear_probe
 from kvicreg.measures.features import extract
 from kvicreg.models import PretrainedEncoder
+from kvicreg.options import Values
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.training.build import build_method, build_views, resolve
 
@@ -33,6 +33,9 @@ CONTROLS = {
     "random encoder": (*_PIXELS, "encoder", "width", "stem", "pool", "early_pool", "norm", "seed"),
 }
 """What runs are compared with, and the settings that it depends on."""
+ELSEWHERE = ("out", "data_root")
+"""Settings that say where things lie, and have no part in what a run is."""
+RENAMED = {"spread_weight": "hsic_weight", "scale": "zoom"}
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,24 @@ class Cell:
         """By what people can ask for it: its labels, and where it comes from."""
         settings, names = self.settings, map(str, self.labels.values())
         return {*names, settings.method.name, settings.data.short_name, str(kernel_of(settings))}
+
+
+def flat(settings: Settings) -> dict[str, Any]:
+    """Every setting that is read, by name, with the method's own defaults written out."""
+    values = settings.resolved_method().flat()
+    values |= {"groups": Path(values["groups"]).name} if values.get("groups") else {}
+    return {name: value for name, value in values.items() if name not in ELSEWHERE}
+
+
+def identity(recorded: dict[str, Any]) -> dict[str, Any]:
+    """What a run is, from the settings that a row of any age recorded.
+
+    A row used to have every setting of every method, most of them unread, and the views' strengths in a table of their
+    own. A setting that did not exist then has the value it has now when nobody gives it.
+    """
+    given = {**recorded, **recorded.get("view", {})}
+    given = {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
+    return flat(Settings.read(Values({name: value for name, value in given.items() if name not in ELSEWHERE})))
 
 
 def identity_of(row: Row) -> str:

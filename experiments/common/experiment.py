@@ -1,20 +1,28 @@
-"""An experiment: its name, cells, table and figure together in one file, known to the command line by being there."""
+"""An experiment: its name, cells, table and figure together in one file, known to the command line by being there.
+
+A cell that is finished is skipped, one that was cut short is resumed, and one whose row a table in the folder of
+results already has is not run at all: a table can be made in many sittings, on many machines, and continued from its
+file alone.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
 import pkgutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from torch import nn
 
+from experiments.common import cells as measuring
 from experiments.common import tables
-from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, control_encoder, kernel_of, recorded
-from experiments.common.job import Job, rows_of_tables
+from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, identity_of, is_row_of
+from experiments.common.job import Job, write
 from experiments.common.versions import fingerprint
 from kvicreg.runs import RunFolder, load_encoder
 from kvicreg.runs.stored import has_encoder
@@ -22,6 +30,13 @@ from kvicreg.training.alarm import NotFinite
 from kvicreg.training.run import train
 
 EXPERIMENTS: dict[str, type[Experiment]] = {}
+MEASURED = (
+    "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on",
+    *(f"{name}{end}" for name in tables.SCORES for end in ("", "_low", "_high")),
+    "effective_rank", "effective_rank_share", "seconds", "threads", "precision", "failed", "config", "fingerprint",
+)  # fmt: skip
+"""What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
+Earlier = dict[str, list[Row]]
 
 
 @dataclass
@@ -54,17 +69,6 @@ class Result:
         return [*note, *(f"{line}\n" for line in self.left_out()), *self.unfinished()]
 
 
-class Section(NamedTuple):
-    """A part of the results page."""
-
-    title: str
-    sentence: str
-    stems: str = ""
-    """Which result files it shows: their stem or a pattern; by default the experiment's name."""
-    command: str = ""
-    """What makes them; by default the experiment's name."""
-
-
 @dataclass(frozen=True)
 class Experiment:
     """One table or figure. A subclass with a name is a command; its fields are flags, its docstring the help.
@@ -73,8 +77,6 @@ class Experiment:
     """
 
     name: ClassVar[str] = ""
-    place: ClassVar[int] = 0  # of its sections on the results page, counted from 1; 0 where there are none
-    sections: ClassVar[tuple[Section, ...]] = ()
     page: ClassVar[str] = ""  # a page in docs/ that has a part which is written from its results
     split: ClassVar[Split] = "test"
     usual_seeds: ClassVar[tuple[int, ...]] = (0, 1, 2)
@@ -89,8 +91,6 @@ class Experiment:
         if name:
             cls.name = name
             EXPERIMENTS[name] = cls
-
-    # ------------------------------------------------------------------ what an experiment says
 
     def cells(self, job: Job) -> list[Cell]:
         """The runs it is made of."""
@@ -109,6 +109,10 @@ class Experiment:
     def figure(self, result: Result) -> None:
         """Draw the rows; called where there are some."""
 
+    def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
+        """What a row has of a cell's encoder."""
+        return accuracies(encoder, cell)
+
     @classmethod
     def for_page(cls, results: Path) -> str:
         """The part of its page, from a folder of results."""
@@ -119,7 +123,10 @@ class Experiment:
         """What its files are called."""
         return self.name
 
-    # ------------------------------------------------------------------ what all have alike
+    @staticmethod
+    def in_short(row: Row) -> str:
+        """A row's scores, while experiments run."""
+        return ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
 
     def prepared(self, job: Job) -> Job:
         """The job with what the command line has left to the experiment."""
@@ -137,54 +144,98 @@ class Experiment:
         return result
 
     def rows(self, job: Job, cells: Sequence[Cell]) -> list[Row]:
-        """The rows of the cells that are finished, those of controls first."""
-        return job.rows(cells, self)
+        """Run the job's share of the cells; the rows of all that are finished, after those of their controls.
 
-    def write(self, result: Result) -> None:
-        """Write the table and the numbers."""
-        result.job.write(self.stem, result.rows, self.table(result), **result.about)
+        Controls are raw pixels, once for each data set, and the untrained encoder of each seed.
+        """
+        controls: dict[str, Cell] = {}
+        for cell in cells if self.with_controls else ():
+            plain = cell.settings.replace(images=None)
+            for name in CONTROLS:
+                control = replace(cell, settings=plain, labels={}, variant="", control=name)
+                controls.setdefault(control.identity, control)
+        distinct = [*{cell.identity: cell for cell in cells}.values()]
+        mine = [cell for cell in distinct[job.share[0] :: job.share[1]] if {*job.only} <= cell.words]
+        earlier = self.earlier_rows(job, cells)
+        self._run(job, [*controls.values(), *mine], earlier)
+        finished = ((cell, self.finished(job, cell, earlier)) for cell in [*controls.values(), *cells])
+        return [{**row, **cell.labels} for cell, row in finished if row is not None]
 
-    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> dict[str, list[Row]]:
-        """Rows that need not be measured again, by the identity of their cells."""
-        return rows_of_tables(job.out, self.stem)
+    def _run(self, job: Job, cells: Sequence[Cell], earlier: Earlier) -> None:
+        """Run and measure the cells that are not finished and whose data are here."""
+        todo = [cell for cell in cells if self.finished(job, cell, earlier) is None]
+        todo = [cell for cell in todo if job.has(cell.settings.data.source) and job.has(cell.target)]
+        started = time.perf_counter()
+        for number, cell in enumerate(todo, 1):
+            if self.finished(job, cell, earlier) is not None:  # by another process since
+                continue
+            try:
+                row = self.measured(job, cell)
+            except BlockingIOError as error:  # another command wants the same run, and has it
+                job.say(f"{number}/{len(todo)} {cell.name} is left to another process: {error}")
+                continue
+            write(job.runs / cell.result, row)
+            if cell.control is None:
+                left = (time.perf_counter() - started) / number * (len(todo) - number) / 60
+                about = ", ".join(f"{v}" for v in cell.labels.values() if isinstance(v, str | int | float) and v)
+                scores = row.get("failed") or self.in_short(row)
+                job.say(f"{number}/{len(todo)} {cell.name} ({about}): {scores}; about {left:.0f} min left")
+
+    def finished(self, job: Job, cell: Cell, earlier: Earlier) -> Row | None:
+        """The row of a cell that was run with these very settings, here or in an earlier table."""
+        path = job.runs / cell.result
+        here = [json.loads(path.read_text())] if path.is_file() else []
+        rows = [row for row in [*here, *earlier.get(cell.identity, ())] if is_row_of(cell, row)]
+        rows = [row for row in rows if self.is_finished(cell, row)]
+        same = [row for row in rows if cell.labels and all(row.get(k) == v for k, v in cell.labels.items())]
+        if same or not rows:  # of this very table
+            return same[0] if same else None
+        row = {k: v for k, v in rows[0].items() if k in (*MEASURED, *self.columns)}
+        return row | ({"config": cell.config} if cell.control else {})
 
     def is_finished(self, cell: Cell, row: Row) -> bool:
         """Whether a row of a cell has all that is to be measured."""
         return "failed" in row or {*self.columns} <= {*row} or (cell.control is not None and not self.of_controls)
 
-    def train(self, job: Job, cell: Cell, folder: Path) -> None:
+    def earlier_rows(self, job: Job, cells: Sequence[Cell]) -> Earlier:
+        """Rows of all tables in the folder of results, its own first, with their whole config, by what they measure."""
+        earlier: Earlier = {}
+        for path in sorted(job.out.glob("*.json"), key=lambda path: (path.stem != self.stem, path.name)):
+            table = json.loads(path.read_text())
+            for row in table["rows"] if isinstance(table, dict) and "shared" in table else ():
+                if "failed" not in row:
+                    whole = {**row, "config": {**table["shared"], **row["config"]}}
+                    earlier.setdefault(identity_of(whole), []).append(whole)
+        return earlier
+
+    def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
         """Train the run of a cell, unless that is done."""
         settings, run = cell.settings.replace(out=str(folder)), RunFolder(folder)
         same = run.exists and settings.agrees_with(run.settings)
         if not same or not has_encoder(folder):
             resume = same and run.checkpoint("last").is_file()
-            train(settings, quiet=True, resume=resume, overwrite=not resume)
-
-    def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
-        """What a row has of a cell's encoder."""
-        return accuracies(encoder, cell)
+            train(settings, quiet=True, resume=resume, overwrite=not resume, **more)
 
     def measured(self, job: Job, cell: Cell) -> Row:
         """The row of a cell, which is trained first; a failure of training is a row too."""
         settings, folder = cell.settings, job.runs / cell.name
         row: Row = {"method": cell.control or settings.method.name}
-        row |= {"kernel": None if cell.control else kernel_of(settings), "data": settings.data.short_name}
+        row |= {"kernel": None if cell.control else measuring.kernel_of(settings), "data": settings.data.short_name}
         row |= {"seed": 0 if cell.control == "raw pixels" else settings.engine.seed}
         try:
             if cell.control is None:
                 self.train(job, cell, folder)
-            encoder = control_encoder(cell.control, settings) if cell.control else load_encoder(folder)
+            encoder = measuring.control_encoder(cell.control, settings) if cell.control else load_encoder(folder)
             row |= self.measure(job, cell, encoder)
-            row |= {"seconds": 0.0} if cell.control else recorded(folder)
+            row |= {"seconds": 0.0} if cell.control else measuring.recorded(folder)
         except self.failures as error:
             row |= {"on": cell.on, "failed": str(error)}
         row["config"] = cell.config
         return row | {"fingerprint": fingerprint(row)}
 
-    @staticmethod
-    def in_short(row: Row) -> str:
-        """A row's scores, while experiments run."""
-        return ", ".join(f"{key} {row[key]:.4g}" for key in ("probe", "knn", "seconds"))
+    def write(self, result: Result) -> None:
+        """Write the table and the numbers."""
+        result.job.write(self.stem, result.rows, self.table(result), **result.about)
 
     @classmethod
     def summary(cls) -> str:
@@ -193,10 +244,10 @@ class Experiment:
 
 
 def load_all() -> dict[str, type[Experiment]]:
-    """Every experiment by name, in the order in which they use each other's results; found by importing all files."""
+    """Every experiment by name, those that others import before them; found by importing all files."""
     import experiments
 
     for module in pkgutil.iter_modules(experiments.__path__):
         if module.name not in ("__main__", "common"):
             import_module(f"experiments.{module.name}")
-    return dict(sorted(EXPERIMENTS.items(), key=lambda item: item[1].place))
+    return dict(EXPERIMENTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -21,39 +21,37 @@ def write(out: Path, stem: str, rows: Sequence[Row], text: str, **about: Any) ->
     """Write ``stem.md``, ``stem.csv`` and ``stem.json`` into `out`.
 
     Every row's config is in the JSON: what all share once, under "shared", and beside the row what sets it apart.
+    Controls know only the settings they depend on, and have no part in saying what is shared.
     """
     out.mkdir(parents=True, exist_ok=True)
-    shared, apart = shared_settings(rows)
+    configs = [row["config"] for row in rows]
+    whole = [config for config in configs if "method" in config] or configs or [{}]
+    shared = {key: value for key, value in whole[0].items() if all(c.get(key, c) == value for c in whole)}
     flat = [{key: value for key, value in row.items() if key not in ("config", "fingerprint")} for row in rows]
     numbers = io.StringIO()
     writer = csv.DictWriter(numbers, list(dict.fromkeys(key for row in flat for key in row)), lineterminator="\n")
     writer.writeheader()
     writer.writerows(flat)
-    versions = [{"fingerprint": row["fingerprint"]} if "fingerprint" in row else {} for row in rows]
-    whole = [{**row, "config": config, **code} for row, config, code in zip(flat, apart, versions, strict=True)]
-    content = json.dumps({**about, "shared": shared, "rows": whole}, indent=1, allow_nan=False)
+    apart = [{k: v for k, v in c.items() if k not in shared or shared[k] != v} for c in configs]
+    versions = [{k: v for k, v in row.items() if k == "fingerprint"} for row in rows]
+    rows = [{**row, "config": config, **code} for row, config, code in zip(flat, apart, versions, strict=True)]
+    content = json.dumps({**about, "shared": shared, "rows": rows}, indent=1, allow_nan=False)
     for kind, written in {"md": text, "csv": numbers.getvalue(), "json": content + "\n"}.items():
         write_atomically(out / f"{stem}.{kind}", written.encode())
 
 
-def shared_settings(rows: Sequence[Row]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The settings that all rows have alike, and those of each row beside them.
-
-    Controls know only the settings they depend on, and have no part in saying what is shared.
-    """
-    configs = [row["config"] for row in rows]
-    whole = [config for config in configs if "method" in config] or configs
-    first = whole[0] if whole else {}
-    shared = {key: value for key, value in first.items() if all(c.get(key, c) == value for c in whole)}
-    return shared, [{k: v for k, v in c.items() if k not in shared or shared[k] != v} for c in configs]
-
-
-def groups(rows: Sequence[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
-    """Rows that agree on these columns, which is to say the seeds of one thing, in order of appearance."""
-    same: dict[tuple[Any, ...], list[Row]] = {}
+def groups(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Rows that agree on a column, by its value, or on several, by the tuple of them; in order of appearance."""
+    same: dict[Any, list[Row]] = {}
     for row in rows:
-        same.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+        values = tuple(row.get(key) for key in keys)
+        same.setdefault(values if len(keys) > 1 else values[0], []).append(row)
     return same
+
+
+def average(rows: Iterable[Row], column: str = "probe") -> float:
+    """The mean of a column, 0 for rows that failed."""
+    return mean(row.get(column, 0) for row in rows)
 
 
 def markdown(heading: Sequence[Any], lines: Iterable[Sequence[Any]]) -> str:
@@ -73,31 +71,37 @@ def percent(rows: Sequence[Row], score: str = "probe", digits: int = 1) -> str:
     return f"{mean(values):.{digits}f} ± {half:.{digits}f}{seeds}"
 
 
+def named(rows: Iterable[Row]) -> list[Row]:
+    """The rows with the `name` that tables call them by: their own, or the method with its kernel."""
+    return [{**row, "name": name_of(row)} for row in rows]
+
+
 def name_of(row: Row) -> str:
     """A method with its kernel, as tables call it; a row's own `name` comes first."""
     return str(row.get("name") or (f"{row['method']} ({row['kernel']})" if row.get("kernel") else row["method"]))
 
 
+def margins(rows: Iterable[Row], rival: str, score: str = "probe") -> dict[str, list[float]]:
+    """What every name has above the rival with the same seed, in percentage points."""
+    of = {(name_of(row), row["seed"]): row[score] for row in rows if score in row}
+    pairs = [(name, 100 * (value - of[rival, seed])) for (name, seed), value in of.items() if (rival, seed) in of]
+    return {name: [points for other, points in pairs if other == name] for name, _ in pairs}
+
+
 def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
     """A line for each name: its scores, seeds and seconds of training, the best first."""
-    named = groups([{**row, "name": name_of(row)} for row in rows], "name")
-    names = sorted(named, key=lambda name: -mean(row.get("probe", 0) for row in named[name]))
-    lines = []
-    for name in names:
-        seconds = mean(row.get("seconds", 0) for row in named[name])
-        scores = [percent(named[name], score, digits) for score in SCORES]
-        lines.append([name[0], *scores, len(named[name]), f"{seconds:.0f}"])
+    of = sorted(groups(named(rows), "name").items(), key=lambda item: -average(item[1]))
+    lines = (
+        [name, *(percent(same, s, digits) for s in SCORES), len(same), f"{average(same, 'seconds'):.0f}"]
+        for name, same in of
+    )
     return markdown(["method", *SCORES.values(), "seeds", "seconds of training"], lines)
 
 
-def grid(rows: Sequence[Row], down: str, across: str, cell: Callable[[list[Row]], str] = percent) -> str:
-    """A line for each value of one column, a cell for each value of another."""
-    of = groups(rows, down, across)
-    columns = list(dict.fromkeys(row.get(across) for row in rows))
-    lines = (
-        [line, *(cell(of[line, column]) if (line, column) in of else "" for column in columns)]
-        for line in dict.fromkeys(row.get(down) for row in rows)
-    )
+def grid(rows: Sequence[Row], down: str, across: str) -> str:
+    """A line for each value of one column, the linear probe for each value of another."""
+    of, columns = groups(rows, down, across), groups(rows, across)
+    lines = ([line, *(percent(of[line, c]) if (line, c) in of else "" for c in columns)] for line in groups(rows, down))
     return markdown([down, *columns], lines)
 
 
@@ -114,10 +118,9 @@ def note(rows: Sequence[Row]) -> str:
 
 def on_page(path: Path, *, named: bool = False) -> str:
     """The table and pictures of a result file, as part of a page in docs/."""
-    about = json.loads(path.read_text())
     text = path.with_suffix(".md").read_text().replace("\n## ", "\n#### ").replace("\n### ", "\n#### ")
     pictures = sorted(path.parent.glob(f"{path.stem}*.png"))
     shown = [f"![{picture.stem}](results/{picture.name})\n" for picture in pictures]
     files = ", ".join(f"[{kind}](results/{path.stem}.{kind})" for kind in ("json", "csv"))
-    heading = [f"### {path.stem}\n"] if named else []
-    return "\n".join([*heading, *shown, text, f"Budget: {about['budget']}. Files: {files}.{remark(path)}\n"])
+    heading, budget = [f"### {path.stem}\n"] * named, json.loads(path.read_text())["budget"]
+    return "\n".join([*heading, *shown, text, f"Budget: {budget}. Files: {files}.{remark(path)}\n"])

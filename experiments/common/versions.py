@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 
-from experiments.common.cells import CONTROLS, Row
-from experiments.common.settings import identity
+from experiments.common.cells import CONTROLS, Row, identity
 from kvicreg.data import ArrayData
 from kvicreg.evaluation.probes import fit_linear_probe, knn
 from kvicreg.options import Values

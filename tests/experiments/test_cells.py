@@ -39,7 +39,7 @@ def one(labels=None, *, on="validation", probe_images=200, **changes):
 
 def rows_of(cells, folder, *, part="1/1", say=quiet, out="out", experiment=Plain, only=()):
     job = Job(runs=folder / "runs", out=folder / out, part=part, only=only, say=say)
-    return job.rows(cells, experiment())
+    return experiment().rows(job, cells)
 
 
 def spy(monkeypatch, train=None):
