@@ -13,7 +13,7 @@ from kvicreg.kernels.options import KernelOptions, StationaryOptions, named_opti
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
 from kvicreg.kernels.tensors import at_least_float32, full_precision, is_concrete
 
-__all__ = ["Kernel", "StationaryKernel"]
+__all__ = ["Kernel", "NormalizedKernel", "StationaryKernel"]
 
 
 class Kernel(nn.Module):
@@ -130,7 +130,18 @@ class Kernel(nn.Module):
     __rmul__ = __mul__
 
 
-class StationaryKernel(Kernel):
+class NormalizedKernel(Kernel):
+    """A kernel with ``k(x, x) = 1`` for every x."""
+
+    @property
+    def bound(self) -> float:
+        return 1.0
+
+    def unit_value(self, dimension: int) -> float:
+        return 1.0
+
+
+class StationaryKernel(NormalizedKernel):
     """A kernel of the distance alone, ``k = profile(-gamma * distance)`` with ``profile(0) = 1``.
 
     A new kernel defines `profile`.
@@ -209,13 +220,6 @@ class StationaryKernel(Kernel):
             return self.profile(distance * -scale)
         value: Tensor = _Profile.apply(distance, scale, self)
         return value
-
-    @property
-    def bound(self) -> float:
-        return 1.0
-
-    def unit_value(self, dimension: int) -> float:
-        return 1.0
 
     def extra_repr(self) -> str:
         if isinstance(self.gamma, Median):

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from kvicreg.kernels.bandwidth import Gamma
-from kvicreg.kernels.base import StationaryKernel
+from kvicreg.kernels.exponential import ExponentialKernel
 from kvicreg.kernels.options import StationaryOptions
-from kvicreg.kernels.pairs import MatchedPairs, Pairs
+from kvicreg.kernels.pairs import Pairs
 from kvicreg.options import option
 
 __all__ = ["Laplacian", "LaplacianOptions"]
 
 
-class Laplacian(StationaryKernel):
+class Laplacian(ExponentialKernel):
     """``k(x, y) = exp(-gamma |x - y|_norm)``.
 
     Universal and bounded by 1, with a slowly decaying spectrum: it favours sharp, local structure. With norm=2 it
@@ -44,15 +44,6 @@ class Laplacian(StationaryKernel):
 
     def distance(self, pairs: Pairs) -> Tensor:
         return pairs.distance if self.norm == 2 else pairs.l1_distance
-
-    def profile(self, exponent: Tensor) -> Tensor:
-        return exponent.exp_()
-
-    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
-        return grad * value
-
-    def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
-        return -2 * torch.expm1(self.distance(pairs) * -self._scale())
 
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
         # norm 2: multivariate Cauchy, a Gaussian over the size of another; norm 1: a Cauchy per coordinate

@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from kvicreg.kernels.base import StationaryKernel
-from kvicreg.kernels.pairs import MatchedPairs
+from kvicreg.kernels.exponential import ExponentialKernel
 
 __all__ = ["RBF"]
 
 
-class RBF(StationaryKernel, name="rbf"):
+class RBF(ExponentialKernel, name="rbf"):
     """``k(x, y) = exp(-gamma |x - y|_2^2)``.
 
     Universal, bounded by 1 and smooth: the default. Its spectrum decays fast, so it favours coarse structure and
@@ -25,15 +24,6 @@ class RBF(StationaryKernel, name="rbf"):
         tensor([[1.0000, 0.3679],
                 [0.3679, 1.0000]])
     """
-
-    def profile(self, exponent: Tensor) -> Tensor:
-        return exponent.exp_()
-
-    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
-        return grad * value
-
-    def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
-        return -2 * torch.expm1(self.distance(pairs) * -self._scale())
 
     def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
         return torch.randn(count, dimension, generator=generator)

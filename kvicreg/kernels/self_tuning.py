@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, Gamma, check_gamma, evenly_spaced
-from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.base import NormalizedKernel
 from kvicreg.kernels.options import StationaryOptions
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, Pairs, SamePoints
 from kvicreg.kernels.rbf import RBF
@@ -21,7 +21,7 @@ MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """The bandwidths a point chooses among, in units of the batch's."""
 
 
-class SelfTuning(Kernel):
+class SelfTuning(NormalizedKernel):
     """``k(x, y) = sum_j a_j(x) a_j(y) exp(-gamma_j |x - y|_2^2)`` with ``sum_j a_j(x)^2 = 1``.
 
     RBF with local scaling: a point in a sparse region sees further than one in a dense region. With s(x) the squared
@@ -107,13 +107,6 @@ class SelfTuning(Kernel):
         a, b = self._amplitudes(pairs.x), self._amplitudes(pairs.y)
         unlike = torch.stack([1 - member for member in self._members(pairs)], dim=-1)
         return ((a - b).square() + 2 * a * b * unlike).sum(-1)
-
-    @property
-    def bound(self) -> float:
-        return 1.0
-
-    def unit_value(self, dimension: int) -> float:
-        return 1.0
 
     def extra_repr(self) -> str:
         return f"neighbours={self.neighbours}"

@@ -31,10 +31,12 @@ THREADS_FROM = 2048
 
 def eigenvalues(matrix: Tensor) -> Tensor:
     """Eigenvalues of symmetric matrices ``(..., n, n)``, ascending, ``(..., n)``."""
-    differentiated = not is_concrete() or (torch.is_grad_enabled() and matrix.requires_grad)
-    # A compiler can't trace a rule for forward mode. It needs none: the gradient of torch's own eigenvalues is the
-    # same, and what is compiled is not differentiated twice.
-    if torch.compiler.is_compiling() or not differentiated:
+    transformed = torch._C._are_functorch_transforms_active()
+    if torch.compiler.is_compiling() and not transformed:
+        # torch.compile can't trace a function with a rule for forward mode, and the gradient of torch's own eigenvalues
+        # is the same; inside torch.func, where second derivatives are to be refused, it leaves this function out
+        return _solve(matrix, vectors=False)[0]
+    if is_concrete() and not (torch.is_grad_enabled() and matrix.requires_grad):
         return _decompose(matrix, vectors=False)[0]
     values: Tensor = _Eigenvalues.apply(matrix)[0]
     return values
