@@ -66,9 +66,6 @@ class Laplacian(StationaryKernel):
     def frequencies(self, noise: Tensor) -> Tensor:
         return noise * self._scale()
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [super().extra_repr(), f"norm={self.norm}"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacianOptions(StationaryOptions, name="laplacian"):
