@@ -29,7 +29,7 @@ class OptimizerOptions(Options):
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """The optimizer of these groups of parameters."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define make()")
 
     def build(self, module: nn.Module) -> torch.optim.Optimizer:
         """The optimizer of a module; parameters of fewer than two dimensions (biases, normalization) do not decay."""
@@ -60,17 +60,22 @@ class AdamWOptions(OptimizerOptions, name="adamw"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SGDOptions(OptimizerOptions, name="sgd"):
-    """Settings of SGD."""
+class MomentumOptions(OptimizerOptions):
+    """Settings of optimizers with momentum."""
 
     momentum: float = option(0.9, "Momentum.", at_least=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGDOptions(MomentumOptions, name="sgd"):
+    """Settings of SGD."""
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         return torch.optim.SGD(groups, lr=self.learning_rate, momentum=self.momentum)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LARSOptions(SGDOptions, name="lars"):
+class LARSOptions(MomentumOptions, name="lars"):
     """Settings of LARS."""
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:

@@ -8,14 +8,15 @@ what it reads, and what nothing has read is an error. Needs the standard library
 from __future__ import annotations
 
 import difflib
-import math
 import pkgutil
-import types
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib import import_module
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from kvicreg.checks import check_limits, checked
 
 __all__ = ["Family", "Options", "Setting", "Values", "choice", "did_you_mean", "option"]
 
@@ -97,17 +98,16 @@ class Options:
     def __init_subclass__(cls, name: str | None = None, **more: Any) -> None:
         super().__init_subclass__(**more)
         if name is not None:
-            cls.name = name
-            cls.family.members[name] = cls
+            cls.name = cls.family.add(name, cls)
 
     def __post_init__(self) -> None:
         hints = _hints(type(self))
-        for f in fields(self):
+        for f in _fields(type(self)):
             value = getattr(self, f.name)
             if "limits" not in f.metadata:
                 continue
-            value = _checked(value, hints[f.name], _flag(f))
-            _check_limits(_flag(f), value, f.metadata["limits"])
+            value = checked(value, hints[f.name], _flag(f))
+            check_limits(_flag(f), value, f.metadata["limits"])
             object.__setattr__(self, f.name, value)
             needs = f.metadata["needs"]
             if needs is not None and value != f.default and getattr(self, needs) in (None, False):
@@ -123,7 +123,7 @@ class Options:
     def read(cls, values: Values, **fixed: Any) -> Self:
         """The options that `values` give; those not given keep their defaults, `fixed` fields their values."""
         taken = dict(fixed)
-        for f in fields(cls):
+        for f in _fields(cls):
             if f.name in taken:
                 continue
             if "family" in f.metadata:
@@ -140,7 +140,7 @@ class Options:
     def settings(self) -> Iterator[Setting]:
         """Every setting that is read under the choices made, in order."""
         hints = _hints(type(self))
-        for f in fields(self):
+        for f in _fields(type(self)):
             value = getattr(self, f.name)
             if "family" in f.metadata:
                 names = tuple(f.metadata["family"].names())
@@ -170,13 +170,12 @@ class Options:
 
     @classmethod
     def _complete(cls, given: Mapping[str, Any], must_be_read: Mapping[str, Any]) -> Self:
-        values = Values(given)
+        values, by = Values(given), readers(cls)
         options = cls.read(values)
         for name in must_be_read:
             if name not in values.read:
-                by = readers(cls)
                 if name not in by:
-                    raise ValueError(f"there is no setting {name!r}; {did_you_mean(name, by)}")
+                    raise ValueError(f"there is no setting {name!r}; {did_you_mean(name, by, '--help all')}")
                 raise ValueError(_unread(name, options, by[name]))
         return options
 
@@ -199,9 +198,28 @@ class Family(Generic[O]):
         if not self._is_loaded:
             package = import_module(self.package)
             for module in pkgutil.iter_modules(getattr(package, "__path__", [])):
-                import_module(f"{self.package}.{module.name}")
+                try:
+                    import_module(f"{self.package}.{module.name}")
+                except Exception as error:
+                    file = f"{self.package.replace('.', '/')}/{module.name}.py"
+                    raise ImportError(f"{file} can't be imported: {type(error).__name__}: {error}") from error
             self._is_loaded = True
         return self.members
+
+    def key(self, name: str) -> str:
+        """The name as members are listed by it."""
+        return name
+
+    def add(self, name: str, member: type[O]) -> str:
+        """Make a class the member of that name; only the same class, imported anew, takes another's place."""
+        key = self.key(name)
+        if not re.fullmatch(r"[\w-]+", key):
+            raise ValueError(f"a {self.kind} can't be called {name!r}: use letters, digits, - and _")
+        both = [f"{cls.__module__}.{cls.__qualname__}" for cls in (self.members.get(key, member), member)]
+        if both[0] != both[1]:
+            raise ValueError(f"there are two classes for the {self.kind} {key!r}: {both[0]} and {both[1]}")
+        self.members[key] = member
+        return key
 
     def names(self) -> list[str]:
         """The names to choose from."""
@@ -224,26 +242,44 @@ class Family(Generic[O]):
 
 
 def readers(cls: type[Options]) -> dict[str, list[str]]:
-    """Every setting that any choice in the tree reads, with the choices that do (none for those always read)."""
+    """Every setting that any choice in the tree reads, with the choices that do (none for those always read).
+
+    Choices that exclude each other may read one name; parts that are read together may not, which is an error.
+    """
     by_name: dict[str, list[str]] = {}
-    for f in fields(cls):
-        if "family" in f.metadata:
-            by_name.setdefault(f.name, [])
-            for name, member in f.metadata["family"].load().items():
-                for setting, by in readers(member).items():
-                    by_name.setdefault(setting, []).extend(by or [f"{f.name} {name}"])
-        elif _is_group(f):
-            by_name.update(readers(f.default_factory))  # type: ignore[arg-type]
-        elif not f.metadata["argument"]:
-            by_name.setdefault(_flag(f), [])
-    return {name: list(dict.fromkeys(by)) for name, by in by_name.items()}
+    for f in _fields(cls):
+        for names in _names_read(f):
+            for name in names.keys() & by_name.keys():
+                two = [(by or [cls.__name__])[0] for by in (by_name[name], names[name])]
+                raise ValueError(f"{two[0]} and {two[1]} both read {name!r} in {cls.__name__}: rename one of them")
+            by_name |= names
+    return by_name
 
 
-def did_you_mean(name: object, names: typing.Iterable[str]) -> str:
-    """The nearest of the names as a question, or all of them."""
+def _names_read(f: Field[Any]) -> Iterator[dict[str, list[str]]]:
+    """The settings that a field brings, each with the choices that read it."""
+    if "family" in f.metadata:
+        yield {f.name: []}
+        members: dict[str, list[str]] = {}
+        for name, member in f.metadata["family"].load().items():
+            for setting, by in readers(member).items():
+                members.setdefault(setting, []).extend(by or [f"{f.name} {name}"])
+        yield {name: list(dict.fromkeys(by)) for name, by in members.items()}
+    elif _is_group(f):
+        yield readers(f.default_factory)  # type: ignore[arg-type]
+    elif not f.metadata["argument"]:
+        yield {_flag(f): []}
+
+
+def did_you_mean(name: object, names: typing.Iterable[str], listed_by: str = "") -> str:
+    """The nearest of the names as a question, or the names; of very many the first, and what lists them all."""
     names = list(names)
     near = difflib.get_close_matches(str(name), names, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    if len(names) <= 20:
+        return f"there are {', '.join(names)}"
+    return f"there are {', '.join(names[:5])} and {len(names) - 5} more{listed_by and f' ({listed_by})'}"
 
 
 def _unread(name: str, options: Options, reading: list[str]) -> str:
@@ -267,6 +303,7 @@ def _default(f: Field[Any]) -> Any:
 
 
 _HINTS: dict[type, dict[str, Any]] = {}
+_FIELDS: dict[type, tuple[Field[Any], ...]] = {}
 
 
 def _hints(cls: type) -> dict[str, Any]:
@@ -276,51 +313,17 @@ def _hints(cls: type) -> dict[str, Any]:
     return _HINTS[cls]
 
 
+def _fields(cls: type[Options]) -> tuple[Field[Any], ...]:
+    """The fields of a class of options; how they are made is checked once."""
+    if cls not in _FIELDS:
+        if any(isinstance(value, Field) for value in vars(cls).values()):
+            raise TypeError(f"{cls.__name__} has settings, so write @dataclass(frozen=True, kw_only=True) above it")
+        for f in fields(cls):
+            if not ("family" in f.metadata or "argument" in f.metadata or _is_group(f)):
+                raise TypeError(f"{cls.__name__}.{f.name}: make it with option(default, help)")
+        _FIELDS[cls] = fields(cls)
+    return _FIELDS[cls]
+
+
 def _argument(cls: type[Options]) -> str | None:
-    return next((f.name for f in fields(cls) if f.metadata.get("argument")), None)
-
-
-def _check_limits(name: str, value: Any, limits: dict[str, float]) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value}")
-    tests = {
-        "above": lambda limit: value > limit,
-        "at_least": lambda limit: value >= limit,
-        "below": lambda limit: value < limit,
-        "at_most": lambda limit: value <= limit,
-    }
-    if not all(tests[kind](limit) for kind, limit in limits.items()):
-        words = " and ".join(f"{kind.replace('_', ' ')} {limit:g}" for kind, limit in limits.items())
-        words = {"above 0": "positive", "at least 0": "at least 0"}.get(words, words)
-        raise ValueError(f"{name} must be {words}, got {value}")
-
-
-def _checked(value: Any, hint: Any, name: str) -> Any:
-    """The value as the hinted type, or a ValueError that says what was expected."""
-    origin, parts = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        if value is None and type(None) in parts:
-            return None
-        return _checked(value, next(part for part in parts if part is not type(None)), name)
-    if origin is Literal:
-        if value not in parts:
-            near = difflib.get_close_matches(str(value), [str(part) for part in parts], n=1)
-            hint_text = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"{name}: expected one of {', '.join(map(str, parts))}, got {value!r}{hint_text}")
-        return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise ValueError(f"{name}: expected several values, got {value!r}")
-        return tuple(_checked(item, parts[0], name) for item in value)
-    if hint is float and isinstance(value, str):  # YAML 1.1 reads 1e-3 as a string
-        try:
-            value = float(value)
-        except ValueError:
-            raise ValueError(f"{name}: expected a number, got {value!r}") from None
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ValueError(f"{name}: expected {hint.__name__}, got {value!r}")
-    return value
+    return next((f.name for f in _fields(cls) if f.metadata.get("argument")), None)

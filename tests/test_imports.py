@@ -12,7 +12,8 @@ from source_tree import FILES, PACKAGE, ROOT, check_rule, name_of, parse
 # What each folder may import of the others; what it may import brings what that may import.
 # A module beside the folders (options.py) counts as a folder of its own.
 MAY_IMPORT = {
-    "options": set(),
+    "checks": set(),
+    "options": {"checks"},
     "storage": set(),
     "kernels": {"options"},
     "operators": {"kernels"},
@@ -34,6 +35,7 @@ MAY_IMPORT = {
 }
 # What the imports at the top of a folder's modules may need beside the standard library.
 MAY_NEED = {
+    "checks": set(),
     "options": set(),
     "storage": set(),
     "kernels": {"torch"},
@@ -143,7 +145,7 @@ def test_importing_kvicreg_loads_nothing_beyond_what_torch_loads(loaded):
 
 def test_importing_kvicreg_imports_only_the_core(loaded):
     folders = {module.split(".")[1] for module in loaded if module.startswith("kvicreg.")}
-    assert folders == {*CORE, "options"}
+    assert folders == {*CORE, "options", "checks"}
 
 
 def test_the_command_line_answers_before_torch_is_loaded():

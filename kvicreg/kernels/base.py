@@ -19,8 +19,8 @@ __all__ = ["Kernel", "NormalizedKernel", "StationaryKernel"]
 class Kernel(nn.Module):
     """A kernel ``k(x, y) = <phi(x), phi(y)>``.
 
-    A new kernel defines `evaluate`, and where the defaults below are not true of it, `resolve`, `bound`, `rank` and
-    `unit_value`. With a name, ``class Toy(Kernel, name="toy")``, it is found by it: ``KernelVICRegLoss("toy")``.
+    A new kernel defines `evaluate` and `unit_value`, and where the defaults below are not true of it, `resolve`,
+    `bound` and `rank`. With a name, ``class Toy(Kernel, name="toy")``, it is found by it: ``KernelVICRegLoss("toy")``.
 
     Example:
         >>> k = 0.3 * RBF(gamma=0.5) + 0.7 * Linear() * Linear()
@@ -38,7 +38,7 @@ class Kernel(nn.Module):
 
     def evaluate(self, pairs: Pairs) -> Tensor:
         """The kernel of each of these pairs. Bandwidths must have been resolved."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define evaluate(pairs)")
 
     def resolve(self, *views: Tensor | AllPairs) -> Kernel:
         """The same kernel with its bandwidth fixed for these views; this kernel is left as it is."""
@@ -58,7 +58,7 @@ class Kernel(nn.Module):
 
     def unit_value(self, dimension: int) -> float | Tensor:
         """k(x, x) at an x of that many coordinates with unit variance each, |x|^2 = p."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define unit_value(dimension): k(x, x) where |x|^2 = p")
 
     def unit(self, dimension: int) -> Kernel:
         """This kernel divided by its `unit_value`, so that different kernels share one scale."""
@@ -174,7 +174,7 @@ class StationaryKernel(NormalizedKernel):
 
     def profile(self, exponent: Tensor) -> Tensor:
         """The kernel's value at ``-gamma * distance``, which is at most 0 and may be overwritten."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define profile(exponent)")
 
     def chain(self, grad: Tensor, value: Tensor) -> Tensor:
         """`grad` times the slope of the profile where it has this `value`: optional, derived by autograd if not given.
@@ -222,9 +222,10 @@ class StationaryKernel(NormalizedKernel):
         return value
 
     def extra_repr(self) -> str:
-        if isinstance(self.gamma, Median):
-            return ""
-        return f"gamma={float(self.gamma):.6g}"
+        """gamma, where it is fixed, and every number that `__init__` has set."""
+        fixed = {} if isinstance(self.gamma, Median) else {"gamma": float(self.gamma)}
+        numbers = {name: value for name, value in vars(self).items() if type(value) in (int, float) and name[0] != "_"}
+        return ", ".join(f"{name}={value:.6g}" for name, value in (fixed | numbers).items())
 
 
 class _Profile(torch.autograd.Function):

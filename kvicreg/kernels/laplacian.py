@@ -57,9 +57,6 @@ class Laplacian(ExponentialKernel):
     def frequencies(self, noise: Tensor) -> Tensor:
         return noise * self._scale()
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [super().extra_repr(), f"norm={self.norm}"]))
-
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacianOptions(StationaryOptions, name="laplacian"):

@@ -19,9 +19,10 @@ OF_THE_WHOLE = ("per_dimension", "learn_mixture")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOptions(LearnableOptions, name="NAME+NAME"):
+class MixtureOptions(LearnableOptions):
     """The settings of a mixture, those of its members included."""
 
+    name = "NAME+NAME"
     expression: str = field(default="", metadata={"argument": True})
     shares: tuple[float, ...] = field(default=(), metadata={"argument": True})
     members: tuple[KernelOptions, ...] = field(default=(), metadata={"argument": True})
@@ -38,6 +39,9 @@ class MixtureOptions(LearnableOptions, name="NAME+NAME"):
     def make(self) -> Mixture:
         whole = Sum([member.make() for member in self.members], self.shares).members()
         return Mixture([k for _, k in whole], [float(share) for share, _ in whole], learnable=self.learn_mixture)
+
+
+KERNELS.members[MixtureOptions.name] = MixtureOptions  # for the list of who reads what; it is chosen by `read_mixture`
 
 
 def read_mixture(expression: str, values: Values) -> KernelOptions:

@@ -1,11 +1,12 @@
 """Kernels as settings: a family of options that are chosen by name, and what every member of it has.
 
-A kernel joins it by its name, ``class Toy(StationaryKernel, name="toy")``. One with settings of its own writes them
-down beside it: ``class ToyOptions(StationaryOptions, name="toy")`` with a method `make`.
+A kernel joins it by its name, ``class Toy(StationaryKernel, name="toy")``. One with settings of its own leaves the name
+to its options, which stand beside it: ``class ToyOptions(StationaryOptions, name="toy")`` with a method `make`.
 """
 
 from __future__ import annotations
 
+import inspect
 import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,9 +23,11 @@ __all__ = ["KERNELS", "KernelFamily", "KernelOptions", "LearnableOptions", "Stat
 class KernelFamily(Family["KernelOptions"]):
     """The kernels by name, in upper or lower case, with "-" or "_"; and mixtures of them, "0.3*rbf+0.7*linear"."""
 
+    def key(self, name: str) -> str:
+        return name.strip().lower().replace("-", "_")
+
     def find(self, name: str) -> type[KernelOptions]:
-        members = self.load()
-        key = name.strip().lower().replace("-", "_")
+        members, key = self.load(), self.key(name)
         if key not in members:
             near = did_you_mean(key, self.names())
             names = f"the kernels are {', '.join(self.names())}"
@@ -59,7 +62,12 @@ class KernelOptions(Options):
 
     def make(self) -> Kernel:
         """The kernel itself, with one scale for all dimensions."""
-        kernel: Kernel = self.kernel()
+        return self._of_kernel()
+
+    def _of_kernel(self, **arguments: Any) -> Kernel:
+        if self.kernel is None:
+            raise NotImplementedError(f"{type(self).__name__} must define make()")
+        kernel: Kernel = self.kernel(**arguments)
         return kernel
 
     def build(self) -> Kernel:
@@ -95,8 +103,7 @@ class StationaryOptions(KernelOptions):
         return Median(multiple=self.bandwidth_multiple, momentum=self.bandwidth_momentum)
 
     def make(self) -> Kernel:
-        kernel: Kernel = self.kernel(gamma=self.scale())
-        return kernel
+        return self._of_kernel(gamma=self.scale())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +123,13 @@ class LearnableOptions(KernelOptions):
 
 def named_options(name: str, kernel: type[Kernel]) -> type[KernelOptions]:
     """Options for a kernel that has no settings beyond those of its base class."""
+    arguments = inspect.signature(kernel).parameters.values()
+    unread = [a.name for a in arguments if a.name != "gamma" and a.kind not in (a.VAR_POSITIONAL, a.VAR_KEYWORD)]
+    if unread:
+        raise TypeError(
+            f"nothing would read {', '.join(unread)} of {kernel.__name__}: leave out its name=, and write an options "
+            f"class, {kernel.__name__}Options({kernel.Options.__name__}, name={name!r}), with these settings and make()"
+        )
     body = {
         "kernel": kernel,
         "__doc__": f"The settings of the {name} kernel.",

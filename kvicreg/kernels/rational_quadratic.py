@@ -63,9 +63,6 @@ class RationalQuadratic(StationaryKernel):
     def frequencies(self, noise: Tensor) -> Tensor:
         return noise * (2 * self._scale()) ** 0.5
 
-    def extra_repr(self) -> str:
-        return ", ".join(filter(None, [super().extra_repr(), f"alpha={self.alpha:g}"]))
-
 
 def _standard_gamma(shape: float, count: int, generator: torch.Generator) -> Tensor:
     """`count` draws of Gamma(shape, 1) from the caller's generator (float32)."""

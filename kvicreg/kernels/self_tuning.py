@@ -109,7 +109,8 @@ class SelfTuning(NormalizedKernel):
         return ((a - b).square() + 2 * a * b * unlike).sum(-1)
 
     def extra_repr(self) -> str:
-        return f"neighbours={self.neighbours}"
+        gamma = "" if isinstance(self.gamma, torch.nn.Module) else f"gamma={float(self.gamma):.6g}, "
+        return f"{gamma}neighbours={self.neighbours}"
 
 
 @dataclass(frozen=True, kw_only=True)

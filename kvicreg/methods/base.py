@@ -44,6 +44,8 @@ class MethodOptions(Options):
             norm: normalization of further heads, "batch" or "group".
             seed: of what the loss draws, such as landmarks.
         """
+        if not hasattr(self, "method"):
+            raise TypeError(f"{type(self).__name__} must name its class as method, or define build")
         return self.method(encoder, projector, self.make_loss(seed), **self.heads(norm))
 
     def resolved(self, classes: int | None = None) -> Self:

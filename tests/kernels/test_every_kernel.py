@@ -7,8 +7,9 @@ from functools import partial
 
 import pytest
 import torch
+from other_values import changed
 
-from kvicreg import kernels
+from kvicreg import KernelVICRegLoss, kernels
 
 KERNELS = {
     "linear": kernels.Linear,
@@ -146,11 +147,26 @@ class TestEveryKernel:
         centred = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
         assert int(torch.linalg.matrix_rank(centred, hermitian=True, rtol=1e-10)) <= kernel.rank(p)
 
-    def test_repr_names_the_kernel_and_its_settings(self, kernel):
-        text = repr(kernel)
-        assert text.startswith(type(kernel).__name__)
-        settings = {"Polynomial": "degree=", "Laplacian": "norm=", "RationalQuadratic": "alpha=", "Mixture": "weights="}
-        assert settings.get(type(kernel).__name__, "") in text
+    def test_a_loss_has_finite_gradients_where_points_are_equal_too(self, kernel, points):
+        first = points[0].clone()
+        first[1] = first[0]
+        for second in (points[1], first):  # an image of which both views are equal, too
+            views = [view.clone().requires_grad_() for view in (first, second)]
+            KernelVICRegLoss(kernel)(*views).backward()
+            assert all(bool(view.grad.isfinite().all()) for view in views)
+
+    def test_its_gradient_is_that_of_its_values(self, kernel, points):
+        fixed = kernel.resolve(points)
+        if isinstance(fixed, kernels.SelfTuning):  # no gradient flows through its local scales
+            local = fixed._amplitudes(points[0])
+            fixed._amplitudes = lambda x: local
+        x, y = points[0].clone().requires_grad_(), points[1].clone().requires_grad_()
+        assert torch.autograd.gradcheck(fixed, [x])
+        assert torch.autograd.gradcheck(fixed.paired, [x, y])
+        assert torch.autograd.gradcheck(fixed.squared_distance, [x, y])
+
+    def test_repr_names_the_kernel(self, kernel):
+        assert repr(kernel).startswith(type(kernel).__name__)
 
     def test_refuses_points_that_are_none(self, kernel):
         with pytest.raises(TypeError, match=r"x must be a floating-point tensor, got torch.int64"):
@@ -166,6 +182,32 @@ class TestEveryKernel:
             fixed(torch.randn(3, 2), torch.randn(3, 5))
         with pytest.raises(ValueError, match="same shape"):
             fixed.paired(torch.randn(3, 2), torch.randn(4, 2))
+
+
+@pytest.mark.parametrize("name", kernels.KERNELS.names())
+def test_repr_shows_every_setting(name):
+    for setting, before, after in changed(kernels.KERNELS.find(name).of()):
+        assert repr(after.build()) != repr(before.build()), setting
+
+
+def test_a_kernel_of_infinite_slope_at_0_breaks_the_contract(points):
+    class Root(kernels.StationaryKernel):
+        def profile(self, exponent):
+            return (-exponent.neg().sqrt()).exp()
+
+    assert TestEveryKernel().test_is_symmetric_and_positive_semi_definite(Root(), points) is None
+    with pytest.raises(AssertionError):
+        TestEveryKernel().test_a_loss_has_finite_gradients_where_points_are_equal_too(Root(), points)
+
+
+def test_a_kernel_says_what_it_must_define(points):
+    class Toy(kernels.Kernel):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Toy must define evaluate\(pairs\)"):
+        Toy()(points[0])
+    with pytest.raises(NotImplementedError, match=r"Toy must define unit_value\(dimension\)"):
+        KernelVICRegLoss(Toy())(points[0], points[1])
 
 
 def unseen(kernel):
