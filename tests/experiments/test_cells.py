@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 from experiments.common import experiment as running
 from experiments.common import tables
@@ -124,8 +125,11 @@ def test_controls_are_measured_once_and_a_table_is_enough(tmp_path, monkeypatch)
 
 def test_probes_are_fitted_on_images_other_than_those_scored():
     fit, score = splits(one(probe_images=500))
-    fitted = {image.numpy().tobytes() for image in fit.images}
-    assert not fitted & {image.numpy().tobytes() for image in score.images}
+    fitted, scored = (
+        {image.numpy().tobytes() for image in part.fetch(torch.arange(len(part)))} for part in (fit, score)
+    )
+    assert (len(fitted), len(scored)) == (500, 200)
+    assert not fitted & scored
 
 
 def test_a_run_that_is_asked_for_twice_is_run_once(tmp_path):
