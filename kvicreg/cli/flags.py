@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, NoReturn
 
@@ -52,17 +52,29 @@ def parse_flags(
         if not word.startswith("--") or name in active or name.removeprefix("no_") in active:
             continue
         if name not in readers(cls):
-            raise UsageError(f"there is no flag {word}; {did_you_mean(flag(name), map(flag, readers(cls)))}")
+            near = did_you_mean(flag(name), map(flag, readers(cls)), "--help all")
+            raise UsageError(f"there is no flag {word}; {near}")
         try:
             cls.of(**{**_choices(cls, argv, base or {}), name: None})
         except ValueError as error:
             raise UsageError(str(error)) from error
+    _check_switches(argv, active)
     parser = _Parser(add_help=False, allow_abbrev=False)
     if positional is not None:
         parser.add_argument(positional)
     for setting in active.values():
         _add(parser, setting)
     return vars(parser.parse_args(list(argv)))
+
+
+def _check_switches(argv: Sequence[str], active: Mapping[str, Setting]) -> None:
+    """Refuse a value behind a switch."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        given, equals, _ = word.partition("=")
+        name = given.removeprefix("--").removeprefix("no-").replace("-", "_")
+        is_switch = given.startswith("--") and name in active and _plain_type(active[name].type) is bool
+        if is_switch and (equals or following.lower() in ("true", "false", "yes", "no", "on", "off", "1", "0")):
+            raise UsageError(f"{given} takes no value: {flag(name)} switches it on, {flag(f'no_{name}')} off")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -143,12 +155,26 @@ def help_page(command: str, doc: str, cls: type[Options], argv: Sequence[str], c
     active = {setting.name: setting for setting in options.settings()}
     lines = [f"usage: kvicreg {command} [--FLAG VALUE ...]", "", inspect.cleandoc(doc), ""]
     lines.append(_table([active[name] for name in common if name in active]))
-    if value_of("method", words) is not None:
-        lines += ["", f"What {active['method'].value} reads:", _table(groups["method"][1:])]
+    listed: set[str] = set()
+    for name, part in _chosen(options):
+        settings = [setting for setting in part.settings() if setting.name not in listed]
+        if value_of(name, words) is not None and settings:
+            lines += ["", f"What {part.choice} reads:", _table(settings)]
+            listed |= {setting.name for setting in settings}
     if set(active) - set(common):
         lines += ["", f"All settings of a group: kvicreg {command} --help GROUP (or all)"]
         lines += [_line(name, settings) for name, settings in groups.items()]
     return "\n".join(lines)
+
+
+def _chosen(options: Options) -> Iterator[tuple[str, Options]]:
+    """Every choice in the tree, by the setting that makes it, with what is chosen."""
+    for f in fields(options):
+        part = getattr(options, f.name)
+        if isinstance(part, Options):
+            if "family" in f.metadata:
+                yield f.name, part
+            yield from _chosen(part)
 
 
 def _groups(options: Options) -> dict[str, list[Setting]]:
@@ -169,7 +195,7 @@ def _groups(options: Options) -> dict[str, list[Setting]]:
 def _table(settings: Sequence[Setting]) -> str:
     rows = []
     for setting in settings:
-        shown = "" if setting.value in (None, False, (), "") else f" [{setting.value}]"
+        shown = "" if setting.default in (None, False, (), "") else f" [{setting.default}]"
         rows.append((f"  {flag(setting.name)}", f"{setting.help}{shown}"))
     width = max(len(name) for name, _ in rows) + 2
     return "\n".join(f"{name:<{width}}{text}" for name, text in rows)

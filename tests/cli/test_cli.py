@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -71,6 +72,10 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--help", "optimiser"], "did you mean 'optimizer'"),
         (["data", "show", "mnist-small", "--rotaton", "3"], "did you mean '--rotation'"),
         (["embed"], "required"),
+        (["train", "--dry-run", "true"], "--dry-run takes no value: --dry-run switches it on, --no-dry-run off"),
+        (["train", "--compile=true"], "--compile takes no value"),
+        (["train", "--no-compile", "False"], "--no-compile takes no value"),
+        (["train", "--zzzzz", "1"], "more (--help all)"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
@@ -122,6 +127,32 @@ def test_the_help_of_a_method_shows_what_it_reads_and_nothing_else(tell):
     assert "--threshold" not in flags
     _, said = tell("train", "--optimizer", "lars", "--help", "optimizer")
     assert "--momentum" in said
+
+
+@pytest.mark.parametrize(
+    ("argv", "reads", "not_reads"),
+    [
+        (["--kernel", "rq"], ["--alpha", "--gamma"], "--degree"),
+        (["--kernel", "rbf+polynomial"], ["--learn-mixture", "--degree"], "--alpha"),
+        (["--optimizer", "lars"], ["--momentum", "--clip"], "--alpha"),
+        (["--encoder", "resnet18"], ["--stem"], "--pool"),
+        (["--method", "ssl-hsic", "--kernel", "rq"], ["--hsic-weight", "--alpha"], "--degree"),
+    ],
+)
+def test_help_shows_what_every_choice_that_is_made_reads(capsys, argv, reads, not_reads):
+    assert main(["train", *argv, "--help"]) == 0
+    page = capsys.readouterr().out
+    section = page.split(f"What {argv[1]} reads:\n", 1)[1].split("\n\n")[0]
+    assert all(section.count(f"{flag} ") == 1 for flag in reads)
+    assert f"{not_reads} " not in page
+    assert page.count(f"  {reads[-1]} ") == 1  # and once only
+
+
+def test_help_shows_the_default_and_not_what_was_given(capsys):
+    assert main(["train", "--kernel", "rq", "--optimizer", "lars", "--help"]) == 0
+    page = capsys.readouterr().out
+    assert re.search(r"--kernel .*\[rbf\]", page)
+    assert re.search(r"--optimizer .*\[adam\]", page)
 
 
 def test_a_mistake_of_ours_shows_its_traceback(capsys, monkeypatch):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kvicreg.methods import DINO, METHODS, Method, SwAV
+from kvicreg.methods import METHODS, Method, MethodOptions
 from kvicreg.models import Projector, build_encoder
 
 NAMES = METHODS.names()
 OPTIONS = {
     "moco": {"queue": 40},
-    "swav": {"queue": 40, "prototypes": 12, "frozen_steps": 2},
-    "dino": {"frozen_steps": 2},
+    "swav": {"queue": 40, "prototypes": 12, "frozen_steps": 2, "local_crops": 1},
+    "dino": {"frozen_steps": 2, "local_crops": 1},
     "simsiam": {"predictor_hidden": 8},
     "byol": {"predictor_hidden": 16},
     "kernel-byol": {"predictor_hidden": 16},
@@ -21,12 +21,21 @@ OPTIONS = {
 BATCH, STEPS = 16, 6
 
 
+def options_of(name: str) -> MethodOptions:
+    return METHODS.find(name).of(**OPTIONS.get(name, {}))
+
+
 def build(name: str, seed: int = 0, norm: str = "group") -> Method:
+    return built(options_of(name), seed, norm)
+
+
+def built(options: MethodOptions, seed: int = 0, norm: str = "group") -> Method:
     torch.manual_seed(seed)
     encoder = build_encoder("small-cnn", 1, 8, width=0.25, pool=1, norm=norm)
     projector = Projector(int(encoder.feature_dim), 16, 8, 2, norm)
-    options = METHODS.find(name).of(**OPTIONS.get(name, {}))
-    return options.build(encoder, projector, norm="group").double()
+    method = options.build(encoder, projector, norm="group").double()
+    method.view_count = 2 + options.crops[0]
+    return method
 
 
 def batch(step: int, rank: int = 0, world: int = 1, views: int = 2) -> tuple[list[Tensor], Tensor]:
@@ -54,7 +63,7 @@ def advance(
 ) -> None:
     """Train by hand; `through` is what wraps the method (DDP)."""
     for step in steps:
-        views, labels = batch(step, rank, world, views=3 if isinstance(method, SwAV | DINO) else 2)
+        views, labels = batch(step, rank, world, views=method.view_count)
         loss = (through or method)(views, step, labels).loss
         optimizer.zero_grad()
         loss.backward()

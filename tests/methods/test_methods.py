@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from small_methods import NAMES, STEPS, advance, batch, build, optimizer_of
+from other_values import changed
+from small_methods import NAMES, STEPS, advance, batch, build, built, optimizer_of, options_of
 
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
@@ -91,9 +92,31 @@ def test_settings_reach_the_method_by_name_and_are_written_down(name, tiny_image
     data, views = tiny_images
     config = resolve(Settings.of(method=name, batch_size=8, projector_hidden=16, projector_outputs=8), data, views)
     method = build_method(config)
-    assert type(method).__name__.lower().replace("_", "") == name.replace("-", "")
+    assert type(method) is getattr(config.method, "method", type(method))
     again = build_method(resolve(config, data, views))
     assert all(a.equal(b) for a, b in zip(method.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_of_a_method_changes_what_is_built(name):
+    first = options_of(name)
+    assert state(built(first)) == state(built(first))
+    for setting, before, after in changed(first):
+        is_other = state(built(after)) != state(built(before))
+        assert is_other or after.crops != before.crops, f"{name} does not pass on {setting}"
+
+
+def state(thing: object) -> object:
+    """What an object holds, all the way down; of tensors the shape."""
+    if isinstance(thing, torch.Tensor):
+        return tuple(thing.shape)
+    if isinstance(thing, dict):
+        return {name: state(value) for name, value in thing.items()}
+    if isinstance(thing, list | tuple):
+        return [state(value) for value in thing]
+    if isinstance(thing, torch.nn.Module) or type(thing).__module__.startswith("kvicreg."):
+        return [type(thing), state(vars(thing))]
+    return repr(thing)
 
 
 @pytest.fixture
