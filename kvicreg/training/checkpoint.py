@@ -47,6 +47,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             raise ValueError(
                 f"{path} was not written by this version of kvicreg: it lacks {missing[0]}; {way_out(Path(path))}"
             )
+        if any(not isinstance(checkpoint.get(name), int) for name in ("batches_done", "global_step")):
+            raise ValueError(f"{path} is damaged (it does not say how far it got); {way_out(Path(path))}")
         return checkpoint
 
 
