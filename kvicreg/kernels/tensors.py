@@ -9,7 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["at_least_float32", "first_order_only", "full_precision", "is_concrete", "outside_transforms"]
+__all__ = [
+    "at_least_float32",
+    "first_order_only",
+    "full_precision",
+    "is_concrete",
+    "outside_transforms",
+    "second_derivative_message",
+]
 
 
 def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
@@ -73,7 +80,10 @@ def first_order_only(gradient: Tensor, subject: str, *inputs: Tensor) -> Tensor:
     """A written gradient of `inputs` that raises when it is differentiated itself."""
     if is_concrete() and not torch.is_grad_enabled():
         return gradient
-    refused: Tensor = _Refused.apply(
-        gradient, f"kvicreg: second derivatives of {subject} are not supported; it can be differentiated once", *inputs
-    )
+    refused: Tensor = _Refused.apply(gradient, second_derivative_message(subject), *inputs)
     return refused
+
+
+def second_derivative_message(subject: str) -> str:
+    """What a refusal says."""
+    return f"kvicreg: second derivatives of {subject} are not supported; it can be differentiated once"

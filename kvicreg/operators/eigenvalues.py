@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.kernels.distances import symmetric_product
-from kvicreg.kernels.tensors import first_order_only, is_concrete
+from kvicreg.kernels.tensors import first_order_only, is_concrete, second_derivative_message
 from kvicreg.operators.threads import run_side_by_side, threads_are_ours
 
 __all__ = ["DecompositionCount", "count_repeated", "eigenvalues", "eigenvectors"]
@@ -31,11 +31,9 @@ THREADS_FROM = 2048
 
 def eigenvalues(matrix: Tensor) -> Tensor:
     """Eigenvalues of symmetric matrices ``(..., n, n)``, ascending, ``(..., n)``."""
-    transformed = torch._C._are_functorch_transforms_active()
-    if torch.compiler.is_compiling() and not transformed:
-        # torch.compile can't trace a function with a rule for forward mode, and the gradient of torch's own eigenvalues
-        # is the same; inside torch.func, where second derivatives are to be refused, it leaves this function out
-        return _solve(matrix, vectors=False)[0]
+    if torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        traced: Tensor = _traced_eigenvalues(matrix)[0]
+        return traced
     if is_concrete() and not (torch.is_grad_enabled() and matrix.requires_grad):
         return _decompose(matrix, vectors=False)[0]
     values: Tensor = _Eigenvalues.apply(matrix)[0]
@@ -84,6 +82,49 @@ class _Eigenvalues(torch.autograd.Function):
         with torch.no_grad():
             change = (vectors * (tangent @ vectors)).sum(-2)
         return first_order_only(change, "eigenvalues", tangent, matrix), None
+
+
+# torch.compile can't trace `_Eigenvalues`, which has a rule for forward mode. Two operators that it need not look into do
+# the same. Inside torch.func it leaves the compiled graph and takes `_Eigenvalues`.
+
+
+@torch.library.custom_op("kvicreg::eigenvalues", mutates_args=())
+def _traced_eigenvalues(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    values, vectors = _decompose(matrix, vectors=True)
+    return values, vectors.contiguous()
+
+
+@torch.library.custom_op("kvicreg::eigenvalues_gradient", mutates_args=())
+def _traced_gradient(grad: Tensor, vectors: Tensor, matrix: Tensor) -> Tensor:
+    return symmetric_product(vectors, grad)  # the matrix is there to be refused a derivative
+
+
+@_traced_eigenvalues.register_fake
+def _(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    return matrix.new_empty(matrix.shape[:-1]), matrix.new_empty(matrix.shape)
+
+
+@_traced_gradient.register_fake
+def _(grad: Tensor, vectors: Tensor, matrix: Tensor) -> Tensor:
+    return matrix.new_empty(matrix.shape)
+
+
+def _save(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], inputs[0])
+
+
+def _pull(ctx: Any, grad: Tensor, _: Tensor) -> Tensor:
+    vectors, matrix = ctx.saved_tensors
+    product: Tensor = _traced_gradient(grad, vectors.detach(), matrix)
+    return product
+
+
+def _refuse(ctx: Any, grad: Tensor) -> None:
+    raise RuntimeError(second_derivative_message("eigenvalues"))
+
+
+_traced_eigenvalues.register_autograd(_pull, setup_context=_save)
+_traced_gradient.register_autograd(_refuse)
 
 
 def _decompose(matrix: Tensor, *, vectors: bool) -> tuple[Tensor, Tensor]:

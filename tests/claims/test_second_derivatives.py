@@ -8,7 +8,8 @@
    the same refusal.
 4. First derivatives in forward mode, torch.func.jvp and torch.autograd.forward_ad, are the first derivatives.
 5. What a loss over several processes can't differentiate twice it refuses.
-6. So does a compiled loss, whose first derivatives in forward mode are right too.
+6. The same holds of a compiled loss whose graph is run as it was traced. Whether a backend that makes a backward graph
+   of its own refuses second derivatives is up to torch.
 """
 
 import re
@@ -215,15 +216,11 @@ def test_several_processes_refuse(monkeypatch, loss):  # claim 5
 def test_compiled_losses(name):  # claim 6
     criterion = LOSSES[name]()
     torch._dynamo.reset()
-    # this backend runs what was traced as it is; to refuse second derivatives of others is torch's part
     compiled = torch.compile(lambda z: criterion(z, OTHER), backend="eager")
     expected = torch.func.jvp(lambda z: criterion(z, OTHER), (Z,), (DIRECTION,))[1]
     torch.testing.assert_close(torch.func.jvp(compiled, (Z,), (DIRECTION,))[1], expected)
-    try:
-        second = by_autograd(compiled, Z, DIRECTION)
-    except RuntimeError as error:
-        if name == "vicreg" or not re.search(REFUSED, str(error)):
-            raise
+    if name == "vicreg":
+        is_right(by_autograd, compiled)
     else:
-        expected = by_differences(lambda z: criterion(z, OTHER), Z, DIRECTION)
-        torch.testing.assert_close(second, expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
+        with pytest.raises(RuntimeError, match=REFUSED):
+            by_autograd(compiled, Z, DIRECTION)
