@@ -84,8 +84,8 @@ class _Eigenvalues(torch.autograd.Function):
         return first_order_only(change, "eigenvalues", tangent, matrix), None
 
 
-# torch.compile can't trace `_Eigenvalues`, which has a rule for forward mode. Two operators that it need not look into do
-# the same. Inside torch.func it leaves the compiled graph and takes `_Eigenvalues`.
+# torch.compile can't trace `_Eigenvalues`, which has a rule for forward mode. Two operators that it need not look into
+# do the same. Inside torch.func it leaves the compiled graph and takes `_Eigenvalues`.
 
 
 @torch.library.custom_op("kvicreg::eigenvalues", mutates_args=())
