@@ -7,7 +7,7 @@ import inspect
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from itertools import pairwise
+from itertools import zip_longest
 from typing import Any, Literal, NoReturn
 
 from kvicreg.cli.errors import UsageError
@@ -70,7 +70,7 @@ def parse_flags(
 
 def _check_switches(argv: Sequence[str], active: Mapping[str, Setting]) -> None:
     """Refuse a value behind a switch."""
-    for word, following in pairwise(argv):
+    for word, following in zip_longest(argv, argv[1:], fillvalue=""):
         given, equals, _ = word.partition("=")
         name = given.removeprefix("--").removeprefix("no-").replace("-", "_")
         is_switch = given.startswith("--") and name in active and _plain_type(active[name].type) is bool
