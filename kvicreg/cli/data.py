@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvicreg.cli.errors import UsageError
+from kvicreg.cli.errors import usage_errors
 from kvicreg.data.presets import ViewOptions
 from kvicreg.data.sources import ReadOptions
 from kvicreg.options import Options, option
@@ -70,7 +70,8 @@ def data_show(argv: list[str]) -> str:
         return help_page("data show SOURCE", data_show.__doc__ or "", ShowOptions, argv, common)
     given = parse_flags(ShowOptions, argv, positional="source")
     source = given.pop("source")
-    options = _checked(given)
+    with usage_errors():
+        options = ShowOptions.of(**given)
     from kvicreg.data.commands import show_data
 
     return show_data(
@@ -78,10 +79,3 @@ def data_show(argv: list[str]) -> str:
         None if options.root is None else Path(options.root), options.strengths, options.channels,
         options.reading.given(),
     )  # fmt: skip
-
-
-def _checked(given: dict[str, object]) -> ShowOptions:
-    try:
-        return ShowOptions.of(**given)
-    except ValueError as error:
-        raise UsageError(str(error)) from error

@@ -6,9 +6,11 @@ import linecache
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["UsageError", "command_line", "tell"]
+__all__ = ["UsageError", "command_line", "tell", "usage_errors"]
 
 command_line: list[str] = []
 """The command line being served, as results record it."""
@@ -17,6 +19,15 @@ PACKAGE = str(Path(__file__).parents[1])
 
 class UsageError(ValueError):
     """The command line can't be understood: exit code 2."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """What is wrong with settings is wrong usage, where the command line gave them."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def tell(error: Exception, command: str) -> int:

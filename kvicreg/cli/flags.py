@@ -10,7 +10,7 @@ from dataclasses import fields
 from itertools import zip_longest
 from typing import Any, Literal, NoReturn
 
-from kvicreg.cli.errors import UsageError
+from kvicreg.cli.errors import UsageError, usage_errors
 from kvicreg.options import Options, Setting, Values, did_you_mean, readers
 
 __all__ = ["flag", "help_page", "parse_flags", "value_of"]
@@ -44,10 +44,8 @@ def parse_flags(
         base: settings that the flags change, such as those of a recipe: they decide what is read, too.
         positional: name of the one argument without a flag, if there is one.
     """
-    try:
+    with usage_errors():
         active = {setting.name: setting for setting in _active(cls, argv, base or {}).settings()}
-    except ValueError as error:
-        raise UsageError(str(error)) from error
     for word in argv:
         name = word.partition("=")[0].removeprefix("--").replace("-", "_")
         if not word.startswith("--") or name in active or name.removeprefix("no_") in active:
@@ -55,10 +53,8 @@ def parse_flags(
         if name not in readers(cls):
             near = did_you_mean(flag(name), map(flag, readers(cls)), "--help all")
             raise UsageError(f"there is no flag {word}; {near}")
-        try:
+        with usage_errors():
             cls.of(**{**_choices(cls, argv, base or {}), name: None})
-        except ValueError as error:
-            raise UsageError(str(error)) from error
     _check_switches(argv, active)
     parser = _Parser(add_help=False, allow_abbrev=False)
     if positional is not None:

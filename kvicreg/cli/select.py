@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvicreg.cli.errors import UsageError
+from kvicreg.cli.errors import UsageError, usage_errors
 from kvicreg.cli.flags import help_page, parse_flags
 from kvicreg.options import Options, option
 from kvicreg.runs import Settings
@@ -70,9 +70,7 @@ def _read(given: dict[str, object]) -> tuple[Settings, SelectOptions]:
     from kvicreg.selection.candidates import shared_settings
 
     names = SelectOptions().flat()
-    try:
+    with usage_errors():
         options = SelectOptions.of(**{name: value for name, value in given.items() if name in names})
         shared = {name: value for name, value in given.items() if name not in names}
         return shared_settings(shared, options.candidates), options
-    except ValueError as error:
-        raise UsageError(str(error)) from error

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvicreg.cli.errors import UsageError
+from kvicreg.cli.errors import usage_errors
 from kvicreg.cli.flags import help_page, parse_flags, value_of
 from kvicreg.options import Options, option
 from kvicreg.runs import RunFolder, Settings
@@ -60,7 +60,8 @@ def train(argv: list[str]) -> str:
     start = StartOptions(
         **{name: given.pop(name) for name in ("config", "resume", "overwrite", "dry_run") if name in given}
     )
-    settings = _changed(base, given) if start.resume is None else _continued(start, given)
+    with usage_errors():
+        settings = base.replace(**given) if start.resume is None else _continued(start, given)
     if start.dry_run:
         from kvicreg.training.estimate import estimate
 
@@ -82,14 +83,4 @@ def _continued(start: StartOptions, given: dict[str, object]) -> Settings:
 
     run = RunFolder.open(start.resume or "")
     others = {name: value for name, value in start.given().items() if name != "resume"}
-    try:
-        return continued(run, {**others, **given})
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-
-
-def _changed(base: Settings, given: dict[str, object]) -> Settings:
-    try:
-        return base.replace(**given)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+    return continued(run, {**others, **given})

@@ -26,10 +26,10 @@ class MethodOptions(Options):
     family: ClassVar[Family[Any]] = METHODS
     method: ClassVar[type[Method]]
 
-    def make_loss(self, seed: int) -> nn.Module:
-        """The loss of these settings."""
+    def loss_arguments(self, seed: int) -> dict[str, Any]:
+        """What the class of the loss is made with; `seed` is of what it draws."""
         options: Options | None = getattr(self, "loss", None)
-        return self.method.Loss(**({} if options is None else options.flat()))
+        return {} if options is None else options.flat()
 
     def heads(self, norm: str) -> dict[str, Any]:
         """What the method's class takes beside encoder, projector and loss; further heads are normalized by `norm`."""
@@ -46,7 +46,7 @@ class MethodOptions(Options):
         """
         if not hasattr(self, "method"):
             raise TypeError(f"{type(self).__name__} must name its class as method, or define build")
-        return self.method(encoder, projector, self.make_loss(seed), **self.heads(norm))
+        return self.method(encoder, projector, self.method.Loss(**self.loss_arguments(seed)), **self.heads(norm))
 
     def resolved(self, classes: int | None = None) -> Self:
         """The settings with every default written out; `classes` is how many the data have."""

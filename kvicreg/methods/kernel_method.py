@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-from torch import nn
+from typing import Any, ClassVar
 
 from kvicreg.kernels.options import KERNELS, KernelOptions
 from kvicreg.methods.base import MethodOptions
 from kvicreg.operators.approximation import APPROXIMATIONS, ApproximationOptions
-from kvicreg.options import Options, choice
+from kvicreg.options import choice
 
 __all__ = ["KernelMethodOptions"]
 
@@ -30,10 +28,9 @@ class KernelMethodOptions(MethodOptions):
         if getattr(self.kernel, "learn_mixture", False) and not self.learns_mixtures:
             raise ValueError(f"learn_mixture is for kernel-vicreg; under {self.name} the shares would follow its loss")
 
-    def make_loss(self, seed: int) -> nn.Module:
-        options: Options | None = getattr(self, "loss", None)
+    def loss_arguments(self, seed: int) -> dict[str, Any]:
         where = {"kernel": self.kernel.build(), "approximation": self.approximation.build(seed)}
-        return self.method.Loss(**where, **({} if options is None else options.flat()))
+        return {**where, **super().loss_arguments(seed)}
 
     @property
     def label(self) -> str:

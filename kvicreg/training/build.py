@@ -53,7 +53,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
             f"pass a smaller one, such as --batch-size {max(2, 2 ** (len(data).bit_length() - 2))}"
         )
     channels, image_size = data.shape[:2]
-    is_deep = data.intensity is not None and data.loaded_by is not None
+    deep = data.intensity if data.loaded_by is not None else None  # of images from Python no setting tells the range
     classes = None if data.labels is None else int(data.labels.max()) + 1
     method = settings.method.resolved(classes)
     architecture = settings.model.encoder if encoder is None else GivenEncoder(module=type(encoder).__name__)
@@ -63,7 +63,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
         batch_size=batch_size,
         image_size=image_size,
         channels=channels,
-        **({"intensity": data.intensity.text} if is_deep and data.intensity is not None else {}),
+        **({} if deep is None else {"intensity": deep.text}),
         precision=_precision(settings),
         out=str(settings.folder),
         **views.config.flat(),

@@ -16,7 +16,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from rich.console import Console
 from torch import nn
 
-from kvicreg.data import ImageData
+from kvicreg.data import ImageData, Views
 from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.methods import Method
 from kvicreg.runs import RunFolder, Settings, save_encoder
@@ -102,9 +102,7 @@ def train(
         if trainer.is_global_zero:
             run.path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(run.lock("kvicreg train"))
-            lines = [*_opening_lines(settings, data, method), *data.notes]
-            if views.skipped:
-                lines.append(f"Views of {data.shape[0]} channels leave out: {', '.join(views.skipped)}.")
+            lines = _opening_lines(settings, data, views, method)
             if resume:
                 lines += go_on(run, module)
             run.prepare(resume=resume, overwrite=overwrite)
@@ -185,7 +183,7 @@ def _loggers(settings: Settings, folder: Path) -> list[Any]:
 FEW = 1000
 
 
-def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[str]:
+def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Method) -> list[str]:
     schedule, size = settings.schedule, settings.schedule.batch_size_for(len(data))
     c, h, w = data.shape
     encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
@@ -204,6 +202,9 @@ def _opening_lines(settings: Settings, data: ImageData, method: Method) -> list[
             f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
             f"its {size} images: not the loss of one batch of {schedule.accumulate * size}."
         )
+    lines += data.notes
+    if views.skipped:
+        lines.append(f"Views of {c} channels leave out: {', '.join(views.skipped)}.")
     return lines
 
 
