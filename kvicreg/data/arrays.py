@@ -98,6 +98,10 @@ class ArrayData(ImageData):
         part.shape = (channels, size, size)
         return part
 
+    def for_views(self) -> ArrayData:
+        size = max(self.shape[1], min(self.images.shape[2], round(self.oversize * self.shape[1])))
+        return self if size == self.shape[1] else self.in_shape(size, self.shape[0])
+
     def _measured(self, rule: str | Intensity) -> Intensity:
         fixed = rule if isinstance(rule, Intensity) else intensity_rule(rule)
         if isinstance(fixed, Intensity):

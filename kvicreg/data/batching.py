@@ -39,7 +39,8 @@ def batches(
         drop_last: leave out a last batch that is not full.
 
     Yields:
-        images, samples, labels: where a file could not be read, the replacement's index and label.
+        images, samples, labels: images in the size that views are cropped from (`ImageData.for_views`); where a file
+        could not be read, the replacement's index and label.
     """
     if batch_size < 1 or batch_size % world_size:
         raise ValueError(f"batch_size: expected a multiple of the {world_size} processes, got {batch_size}")
@@ -51,7 +52,7 @@ def batches(
     if not 0 <= start <= total:
         raise ValueError(f"start: expected 0 to {total}, the batches of an epoch, got {start}")
     chunks = torch.split(permutation(len(data), seed=seed, epoch=epoch), batch_size)[start:total]
-    return _fetched(data, [torch.tensor_split(chunk, world_size)[rank] for chunk in chunks], workers)
+    return _fetched(data.for_views(), [torch.tensor_split(chunk, world_size)[rank] for chunk in chunks], workers)
 
 
 def in_order(data: ImageData, batch_size: int, *, workers: int = 0) -> Iterator[Batch]:

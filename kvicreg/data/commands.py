@@ -88,9 +88,10 @@ def show_data(
     data = load(source, split, root=root, image_size=image_size, channels=channels, **(reading or {}))
     chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
     transform = Views.of(data, (views or ViewOptions()).config(data.name))
-    rows = []
+    rows, large = [], chosen.for_views()
     for batch, samples, _ in in_order(chosen, 64):
-        two = [transform.pixels(transform(batch, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
+        stored = large.fetch(samples)
+        two = [transform.pixels(transform(stored, samples, seed=seed, epoch=0, view=v)) for v in (0, 1)]
         rows.append(visible(torch.stack((batch.float(), *two), 1)))
     sheet = contact_sheet(torch.cat(rows))
     out.parent.mkdir(parents=True, exist_ok=True)

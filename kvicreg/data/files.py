@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from kvicreg.data.addresses import hashes
+from kvicreg.data.cache import DecodedImages
 from kvicreg.data.images import ImageData, PathList
 from kvicreg.data.intensity import Intensity, intensity_rule, measure_intensity
-from kvicreg.data.pixels import MAX_CHANNELS, Content, check_channels, decode_deep, raw_pixels, read_header
+from kvicreg.data.pixels import MAX_CHANNELS, Content, Fit, check_channels, decode_deep, raw_pixels, read_header
 from kvicreg.data.survey import Reader, Survey, survey
 
 __all__ = ["FileData", "Pages"]
@@ -36,6 +37,7 @@ class FileData(ImageData):
         read: from a name to its file or its content, in any process; by default the name is a file's path.
         pages: of a TIFF with several: the first, all as channels, or each as an image.
         intensity: range of values for images of more than 8 bits, or the rule by which it is measured.
+        fit: how an image becomes a square: its centre, all of it between black bars, or all of it stretched.
         notes: what is to be told of the source.
 
     Example:
@@ -60,6 +62,7 @@ class FileData(ImageData):
         read: Reader | None = None,
         pages: Pages = "first",
         intensity: str | Intensity = "minmax",
+        fit: Fit = "crop",
         notes: Sequence[str] = (),
     ) -> None:
         if not paths:
@@ -67,15 +70,18 @@ class FileData(ImageData):
         if channels is not None:
             check_channels(channels)
         self.paths, self.labels, self.class_names = PathList(paths), labels, class_names
-        self.name, self.split, self.read, self.pages = name, split, read, pages
+        self.name, self.split, self.read, self.pages, self.fit = name, split, read, pages, fit
         self.notes = tuple(notes)
         self._bad: dict[int, str] = {}
+        self._decoded: DecodedImages | None = None
+        self._for_views: FileData | None = None
         looks = survey(self.paths, read)
         if pages == "images":
             self._split_pages()
         if channels is None:
             channels = self._channels(looks)
         size = min(224, looks.size if looks else 224) if size is None else size
+        self.stored_size = looks.size if looks else size
         self.shape = (channels, size, size)
         if looks is not None:
             self.intensity = self._measured(intensity, looks)
@@ -95,10 +101,58 @@ class FileData(ImageData):
         return {self.paths[i]: self._bad[i] for i in sorted(self._bad)}
 
     def fetch(self, indices: Tensor) -> Tensor:
-        return self._checked(*self._decode(indices))[0]
+        return next(self.stream([indices]))[0]
 
     def stream(self, chunks: Sequence[Tensor], workers: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
-        if workers == 0:
+        cache = self._decoded
+        if cache is None:
+            yield from self._read(chunks, workers)
+            return
+        missing = [~cache.has(indices) for indices in chunks]
+        parts = [indices[rows] for indices, rows in zip(chunks, missing, strict=True) if bool(rows.any())]
+        decoded = self._read(parts, workers)
+        for indices, rows in zip(chunks, missing, strict=True):
+            images = torch.empty(len(indices), *self.shape, dtype=cache.dtype)
+            shown, present = indices.clone(), indices[~rows]
+            if len(present):
+                images[~rows] = cache.take(present)
+            if len(present) < len(indices):
+                images[rows], shown[rows] = next(decoded)
+                readable = rows & (shown == indices)
+                cache.put(indices[readable], images[readable])
+            yield images, shown
+
+    def for_views(self) -> FileData:
+        if self._for_views is None:
+            large = copy.copy(self)
+            size = max(self.shape[1], min(self.stored_size, round(self.oversize * self.shape[1])))
+            large.shape = (self.shape[0], size, size)
+            large._decoded = DecodedImages(len(self), large.shape, self._dtype, self.cache_limit, self.cache_folder)
+            self._for_views = large
+        return self._for_views
+
+    @property
+    def cache_bytes(self) -> int:
+        cache = self.for_views()._decoded
+        return 0 if cache is None else cache.nbytes
+
+    def subset(self, indices: Tensor | Sequence[int]) -> FileData:
+        indices = torch.as_tensor(indices)
+        part = copy.copy(self)
+        part.paths = PathList(self.paths.texts[i] for i in indices.tolist())
+        part.labels = self.labels_of(indices)
+        part._bad, part._decoded, part._for_views = {}, None, None
+        if not part.paths:
+            raise ValueError(f"{self.name}: there is no image in it")
+        return part
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return torch.uint8 if self.intensity is None else torch.float32
+
+    def _read(self, chunks: Sequence[Tensor], workers: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and samples of each chunk, decoded here or by worker processes."""
+        if workers == 0 or not chunks:
             for indices in chunks:
                 yield self._checked(*self._decode(indices))
             return
@@ -114,21 +168,9 @@ class FileData(ImageData):
         for decoded in loader:
             yield self._checked(*decoded)
 
-    def subset(self, indices: Tensor | Sequence[int]) -> FileData:
-        indices = torch.as_tensor(indices)
-        part = copy.copy(self)
-        part.paths = PathList(self.paths.texts[i] for i in indices.tolist())
-        part.labels = self.labels_of(indices)
-        part._bad = {}
-        if not part.paths:
-            raise ValueError(f"{self.name}: there is no image in it")
-        return part
-
     def _decode(self, indices: Tensor) -> tuple[Tensor, Tensor, dict[int, str]]:
         """Images, the samples they show, and the samples that were bad on the way. Runs in worker processes as well."""
-        channels, size, _ = self.shape
-        dtype = torch.uint8 if self.intensity is None else torch.float32
-        images = torch.empty(len(indices), channels, size, size, dtype=dtype)
+        images = torch.empty(len(indices), *self.shape, dtype=self._dtype)
         shown, bad = indices.clone(), {}
         for row in indices.argsort().tolist():  # near ones together: a reader may have to unpack some at once
             first = index = int(indices[row])
@@ -155,7 +197,7 @@ class FileData(ImageData):
 
     def _image(self, path: Path) -> Tensor:
         content, page = self._located(path)
-        return decode_deep(content, self.shape[0], self.shape[2], self.intensity, page)
+        return decode_deep(content, self.shape[0], self.shape[2], self.intensity, page, self.fit)
 
     def _checked(self, images: Tensor, shown: Tensor, bad: dict[int, str]) -> tuple[Tensor, Tensor]:
         self._bad.update(bad)

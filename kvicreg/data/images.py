@@ -49,6 +49,8 @@ class ImageData:
         notes: sentences about the source that people should be told: what the classes are, what was left out.
         unreadable: the files found to be bad so far, in the order of `paths`.
         loaded_by: the settings that have loaded these images, or None for images from elsewhere.
+        oversize: `for_views` gives images up to so many times as large, where as many pixels are stored.
+        cache_limit, cache_folder: bytes of decoded images that `for_views` keeps, and where, if not in memory.
 
     Example:
         >>> data = load("mnist-small").subset(range(100))
@@ -65,6 +67,9 @@ class ImageData:
     loaded_by: Any = None
     intensity: Intensity | None = None
     notes: tuple[str, ...] = ()
+    oversize: float = 1.5
+    cache_limit: int = 10**9
+    cache_folder: str | None = None
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -80,6 +85,15 @@ class ImageData:
         """Images and sample indices of each chunk of indices, in order, read ahead by `workers` processes."""
         for indices in chunks:
             yield self.fetch(indices), indices
+
+    def for_views(self) -> ImageData:
+        """The same samples in the size that views are cropped from, so that a small crop has pixels of its own."""
+        return self
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that the decoded images which `for_views` keeps take at most, in each process."""
+        return 0
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageData:
         """The samples `indices` as a data set of its own; labels follow."""

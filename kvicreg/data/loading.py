@@ -43,7 +43,7 @@ def load(
         image_size: side of the images; by default the data set's own, for files the median one, at most 224.
         channels: 1 to 32; by default the data set's own, for files in grey or colour 3.
         reading: how images of one's own are read, by the names of `ReadOptions`: class_level, image_column,
-            label_column, pages, intensity.
+            label_column, pages, intensity, fit.
 
     Example:
         >>> load("mnist-small")
@@ -59,9 +59,10 @@ def load(
         check_channels(channels)
     name = str(source)
     if name in DATA_SETS:
-        for given in options.given():
+        is_array = name not in ("tiny-imagenet", "imagenet100")
+        for given in sorted(options.given().keys() - (() if is_array else {"fit"})):
             raise ValueError(f"{given}: {name} is a data set known by name, which does not read it")
-        if name not in ("tiny-imagenet", "imagenet100"):
+        if is_array:
             return load_named(name, split, root, image_size, channels)
         folder, classes = named_folder(name, data_root(root))
         return _loaded(lambda which, _: list_folder(folder, which, classes), name, split, image_size, channels, options)
@@ -88,7 +89,8 @@ def _loaded(
     if isinstance(content, Listing):
         data: ImageData = FileData(
             content.paths, content.labels, name=name, split=split, class_names=content.class_names, size=image_size,
-            channels=channels, read=content.read, pages=options.pages, intensity=options.intensity, notes=content.notes,
+            channels=channels, read=content.read, pages=options.pages, intensity=options.intensity, fit=options.fit,
+            notes=content.notes,
         )  # fmt: skip
     elif isinstance(content, ArrayData):
         data = content.in_shape(image_size, channels)

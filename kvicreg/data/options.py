@@ -45,6 +45,16 @@ class DataOptions(Options):
     holdout: int = option(
         0, "Training images set aside for validation, alike for every seed: pretraining never sees them.", at_least=0
     )
+    oversize: float = option(
+        1.5,
+        "Views are cropped from images up to so many times the image size, where files have as many pixels.",
+        at_least=1,
+        at_most=8,
+    )
+    cache_mb: int = option(
+        1000, "Megabytes of decoded images that each process keeps, so that files are decoded once.", at_least=0
+    )
+    cache_folder: str | None = option(None, "Folder on disk to keep decoded images in, instead of memory.")
     workers: int = option(2, "Processes that decode image files; data in memory needs none.", at_least=0)
 
     @property
@@ -59,7 +69,9 @@ class DataOptions(Options):
     def open(self, split: str, *, image_size: int | None = None, channels: int | None = None) -> ImageData:
         """A split of the source, read as the settings say, in another size or other channels where given."""
         size, channels = image_size or self.image_size, channels or self.channels
-        return load(self.source, split, root=self.root, image_size=size, channels=channels, **self.reading.given())
+        data = load(self.source, split, root=self.root, image_size=size, channels=channels, **self.reading.given())
+        data.oversize, data.cache_limit, data.cache_folder = self.oversize, self.cache_mb * 10**6, self.cache_folder
+        return data
 
     def part(self, data: ImageData) -> ImageData:
         """What is left of all images without those held out, or as many of them as the settings say."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,23 @@ from kvicreg.data.intensity import Intensity
 from kvicreg.data.tiff import has_tiff_magic, open_tiff, tiff_page
 from kvicreg.data.transforms import LUMA
 
-__all__ = ["MAX_CHANNELS", "MAX_PIXELS", "Content", "Header", "decode", "open_image", "raw_pixels", "read_header"]
+__all__ = [
+    "MAX_CHANNELS",
+    "MAX_PIXELS",
+    "Content",
+    "Fit",
+    "Header",
+    "decode",
+    "open_image",
+    "raw_pixels",
+    "read_header",
+]
 
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MAX_PIXELS = 1 << 26  # 8192 x 8192, 200 MB decoded: a file of a few bytes can claim any size
 MAX_CHANNELS = 32
 Content = Path | bytes  # an image file, or what is in it
+Fit = Literal["crop", "letterbox", "stretch"]
 _ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
 _SIXTEEN_BITS = Intensity((0.0,), (65535.0,))
 _UNREAD = ("LA;16B", "RGB;15", "RGB;16")
@@ -82,26 +93,32 @@ def decode(content: Content, channels: int, size: int, intensity: Intensity | No
 
 
 def decode_deep(
-    content: Content, channels: int, size: int, intensity: Intensity | None, page: int | None = 0
+    content: Content,
+    channels: int,
+    size: int,
+    intensity: Intensity | None,
+    page: int | None = 0,
+    fit: Fit = "crop",
 ) -> Tensor:
     """As `decode`, but float32 for every image of more than 8 bits, which without an intensity is refused.
 
     Args:
         page: of a TIFF with several; None for all of them as channels.
+        fit: how it becomes a square.
     """
     with _opened(content) as image:
         if image is not None and page == 0 and channels in (1, 3) and not _is_deep(image):
             image.draft("RGB", (2 * size, 2 * size))  # JPEG: decode at a fraction of the size where that is enough
             _check_size(image)
             upright = without_alpha(ImageOps.exif_transpose(image)).convert("L" if channels == 1 else "RGB")
-            array = np.asarray(ImageOps.fit(upright, (size, size), Image.Resampling.BILINEAR))
+            array = np.asarray(squared(upright, size, fit))
             return torch.from_numpy(array.reshape(size, size, channels).transpose(2, 0, 1).copy())
     pixels = raw_pixels(content, page, keep_alpha=channels == 4)
     if pixels.dtype != np.uint8:
         if intensity is None or (intensity is _SIXTEEN_BITS and pixels.dtype.kind == "f"):
             raise ValueError(f"it has values of type {pixels.dtype}, expected 8 bits as in the first images")
         pixels = intensity.apply(pixels)
-    planes = [_fitted(plane, size) for plane in np.moveaxis(match_channels(pixels, channels), -1, 0)]
+    planes = [_fitted(plane, size, fit) for plane in np.moveaxis(match_channels(pixels, channels), -1, 0)]
     return torch.from_numpy(np.stack(planes))
 
 
@@ -257,7 +274,16 @@ def _limited(pages: range | list[int]) -> range | list[int]:
     return pages
 
 
-def _fitted(plane: np.ndarray, size: int) -> np.ndarray:
-    """The centre square of one channel (h, w), resized."""
+def squared(image: Image.Image, size: int, fit: Fit) -> Image.Image:
+    """A square of an image, resized with antialiasing: its centre, all of it between black bars, or stretched."""
+    if fit == "letterbox":
+        return ImageOps.pad(image, (size, size), Image.Resampling.BILINEAR)
+    if fit == "stretch":
+        return image.resize((size, size), Image.Resampling.BILINEAR)
+    return ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
+
+
+def _fitted(plane: np.ndarray, size: int, fit: Fit) -> np.ndarray:
+    """A square of one channel (h, w), resized."""
     image = Image.fromarray(np.ascontiguousarray(plane if plane.dtype == np.uint8 else plane.astype(np.float32)))
-    return np.asarray(ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR))
+    return np.asarray(squared(image, size, fit))

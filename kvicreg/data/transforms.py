@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as Pillow's conversion to "L"
+_AT_ONCE = 1 << 24  # values of images that are read at a time
 _YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.3112))
 
 
@@ -58,7 +59,15 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
 
 
 def sample(images: Tensor, maps: Tensor, size: int, padding: str) -> Tensor:
-    """Bilinear images (b, c, size, size) read at `maps` (b, 2, 3)."""
+    """Bilinear images (b, c, size, size), float32, read at `maps` (b, 2, 3) from images of uint8 or float32."""
+    part = max(1, _AT_ONCE // max(1, images[0].numel())) if len(images) else 1
+    if len(images) > part:  # large ones: as floats they would take more room than what is read from them
+        out = images.new_empty(len(images), images.shape[1], size, size, dtype=torch.float32)
+        for start in range(0, len(images), part):
+            rows = slice(start, start + part)
+            out[rows] = sample(images[rows], maps[rows], size, padding)
+        return out
+    images = images.float()
     # the grid is built by broadcasting: affine_grid's product with 3-vectors is several times slower on a CPU
     axis = (torch.arange(size, device=images.device, dtype=images.dtype) * 2 + 1) / size - 1
     grid = images.new_empty(len(images), size, size, 2)

@@ -101,7 +101,7 @@ class Views:
         chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
         signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
         with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
-            x = self._geometry(images.to(torch.float32, copy=True), chance, signed)
+            x = self._geometry(images, chance, signed)
             x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
             return self._solarize(self._colour(x, chance, signed), chance)
 
@@ -128,17 +128,17 @@ class Views:
                 f"images: expected uint8 or float (b, {len(self.mean)}, s, s), got {images.dtype} {tuple(images.shape)}"
             )
 
-    def _geometry(self, x: Tensor, u: Numbers, v: Numbers) -> Tensor:
-        """Crop, flip and affine in one reading; beyond the border a moved image is black, a cropped one repeats."""
+    def _geometry(self, images: Tensor, u: Numbers, v: Numbers) -> Tensor:
+        """Crop, flip and affine in one float32 reading; beyond the border moved images are black, cropped repeat."""
         c = self.config
-        if not c.affine and not c.crops and x.shape[2] == self.size:
-            return x
+        if not c.affine and not c.crops and images.shape[2] == self.size:
+            return images.to(torch.float32, copy=True)
         if c.crops or not c.affine:
             area = c.crop_area_max - (c.crop_area_max - c.crop_area) * u["area"]
             boxes = crop_boxes(area, v["ratio"], v["left"], v["top"], c.crop_ratio)
             maps = crop_maps(boxes, u["flip"] < c.flip)
         if not c.affine:
-            return sample(x, maps, self.size, "border")
+            return sample(images, maps, self.size, "border")
         outer = affine_maps(
             math.radians(c.rotation) * v["angle"],
             math.radians(c.shear) * v["shear"],
@@ -146,7 +146,7 @@ class Views:
             c.translation * v["shift_x"],
             c.translation * v["shift_y"],
         )
-        return sample(x, compose(outer, maps) if c.crops else outer, self.size, "zeros")
+        return sample(images, compose(outer, maps) if c.crops else outer, self.size, "zeros")
 
     def _blur(self, x: Tensor, u: Numbers) -> Tensor:
         c = self.config

@@ -58,6 +58,7 @@ def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None =
         notes.append(
             f"no test split: {len(test)} images (a fifth, seed {seed}) held out, though pretraining may have seen them"
         )
+    train.oversize = test.oversize = run.settings.data.oversize
     if on is not None:
         notes.append("normalised as the encoder's own training data")
     return EvaluationData(train.name, train, test, "; ".join(notes) or "as they are")

@@ -122,7 +122,7 @@ def _view(session: Session, encoder: Subject, view: int) -> Tensor:
     def look(images: Tensor, samples: Tensor) -> Tensor:
         return session.views(images, samples, seed=session.options.seed, epoch=0, view=view)
 
-    return session.extract(encoder.encoder, images, alter=look, preprocess=lambda x: x)
+    return session.extract(encoder.encoder, images.for_views(), alter=look, preprocess=lambda x: x)
 
 
 def training_history(metrics: Metrics) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def fingerprint(data: ImageData) -> str:
 def recorded_source(data: ImageData, options: DataOptions) -> str:
     """What a config says of the images: the source that the settings load them from, or that they are from Python."""
     elsewhere: dict[str, Any] = {"root": None, "image_size": None, "channels": None, "workers": 0}
+    elsewhere |= {"cache_mb": 0, "cache_folder": None}
     if data.loaded_by is not None and replace(data.loaded_by, **elsewhere) == replace(options, **elsewhere):
         return options.source
     return given_source(data, fingerprint(data))

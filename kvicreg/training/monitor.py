@@ -82,7 +82,7 @@ class FixedImages:
     def __init__(self, data: ImageData, views: Views, *, count: int, probe_count: int, seed: int) -> None:
         order = permutation(len(data), seed=seed, epoch=-1)
         self.samples = order[:count]
-        self.images = data.fetch(self.samples)
+        self.images = data.for_views().fetch(self.samples)
         self.views, self.seed = views, seed
         self.probe: ImageData | None = None
         if data.labels is not None and probe_count >= 4:

@@ -203,6 +203,12 @@ def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Me
             f"its {size} images: not the loss of one batch of {schedule.accumulate * size}."
         )
     lines += data.notes
+    stored = data.for_views().shape[1]
+    if stored > h or data.cache_bytes:
+        lines.append(
+            f"Views are cropped from {stored}x{stored} pixels of each image; decoded ones take up to "
+            f"{data.cache_bytes / 1e6:,.0f} MB (cache_mb) in each process."
+        )
     if views.skipped:
         lines.append(f"Views of {c} channels leave out: {', '.join(views.skipped)}.")
     return lines

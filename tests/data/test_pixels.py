@@ -77,7 +77,7 @@ def test_workers_and_resizing_agree(tmp_path: Path, ramp: np.ndarray, kind: str)
     data = load(tmp_path, image_size=8)
     here, there = (list(batches(data, 3, seed=0, epoch=0, workers=workers)) for workers in (0, 2))
     assert all(torch.equal(a[0], b[0]) for a, b in zip(here, there, strict=True))
-    assert here[0][0].shape[2:] == (8, 8)
+    assert here[0][0].shape[2:] == (12, 12)  # half above the size: what views are cropped from
 
 
 def test_grey_of_16_bits_has_one_channel_and_may_have_three(tmp_path: Path, ramp: np.ndarray) -> None:

@@ -14,10 +14,14 @@ from torch import Tensor
 
 from kvicreg.data.images import ImageData
 from kvicreg.data.intensity import intensity_rule
+from kvicreg.data.pixels import Fit
 from kvicreg.data.survey import Reader
 from kvicreg.options import Options, option
 
-__all__ = ["Listing", "ReadOptions", "Source", "find_source", "only_train"]
+__all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "find_source", "only_train"]
+
+PIXELS = frozenset({"pages", "intensity", "fit"})
+"""The settings that image files are decoded by, whatever they lie in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +39,10 @@ class ReadOptions(Options):
     intensity: str = option(
         "minmax",
         "Black and white of images with more than 8 bits: minmax, a percentage to cut off such as 0.5%, or 0:4095.",
+    )
+
+    fit: Fit = option(
+        "crop", "How an image becomes a square: crop takes its centre, letterbox adds black bars, stretch distorts it."
     )
 
     def __post_init__(self) -> None:
@@ -74,7 +82,7 @@ class Source(ABC):
     """
 
     kind: ClassVar[str]
-    reads: ClassVar[frozenset[str]] = frozenset({"pages", "intensity"})
+    reads: ClassVar[frozenset[str]] = PIXELS
     is_fallback: ClassVar[bool] = False
 
     @classmethod

@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from kvicreg.data.labels import number_labels
-from kvicreg.data.sources.base import Listing, ReadOptions, Source, only_train
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source, only_train
 from kvicreg.data.sources.columns import find_column, image_column, label_column
 from kvicreg.data.sources.folders import read_lines
 from kvicreg.data.sources.layout import SPLIT_FOLDERS, is_image_name
@@ -19,7 +19,7 @@ class CsvTable(Source):
     """A table of image files, relative to the table's folder; a column "split" tells the splits apart."""
 
     kind = "a CSV table"
-    reads = frozenset({"image_column", "label_column", "pages", "intensity"})
+    reads = PIXELS | {"image_column", "label_column"}
 
     @classmethod
     def accepts(cls, path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from kvicreg.data.images import PathList
-from kvicreg.data.sources.base import Listing, ReadOptions, Source
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source
 from kvicreg.data.sources.layout import EXTENSIONS, choose_split, find_classes, is_image_name, left_out
 
 __all__ = ["Folder", "images_below", "list_folder"]
@@ -19,7 +19,7 @@ class Folder(Source):
     """A folder of image files."""
 
     kind = "a folder of images"
-    reads = frozenset({"class_level", "pages", "intensity"})
+    reads = PIXELS | {"class_level"}
     is_fallback = True
 
     @classmethod

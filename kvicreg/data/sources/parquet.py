@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from kvicreg.data.sources.base import Listing, ReadOptions, Source, only_train
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source, only_train
 from kvicreg.data.sources.tables import Table, features_of, import_arrow, list_tables, tables_of_split
 
 __all__ = ["Parquet"]
@@ -16,7 +16,7 @@ class Parquet(Source):
     """A parquet file, or a folder of them whose names tell the splits."""
 
     kind = "a parquet table"
-    reads = frozenset({"image_column", "label_column", "pages", "intensity"})
+    reads = PIXELS | {"image_column", "label_column"}
 
     @classmethod
     def accepts(cls, path: Path) -> bool:

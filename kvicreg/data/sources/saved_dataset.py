@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from kvicreg.data.sources.base import Listing, ReadOptions, Source, only_train
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source, only_train
 from kvicreg.data.sources.layout import choose_split
 from kvicreg.data.sources.tables import Table, features_of, import_arrow, list_tables
 
@@ -18,7 +18,7 @@ class SavedDataset(Source):
     """A data set, or several splits of one, as `save_to_disk` writes them."""
 
     kind = "a folder saved by datasets"
-    reads = frozenset({"image_column", "label_column", "pages", "intensity"})
+    reads = PIXELS | {"image_column", "label_column"}
 
     @classmethod
     def accepts(cls, path: Path) -> bool:

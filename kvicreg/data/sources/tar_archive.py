@@ -6,7 +6,7 @@ import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvicreg.data.sources.base import Listing, ReadOptions, Source
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source
 from kvicreg.data.sources.members import MAX_MEMBER, list_members, plain_name
 
 __all__ = ["Tar"]
@@ -18,7 +18,7 @@ class Tar(Source):
     """A tar archive that is not compressed; folders in it are splits and classes as on disk."""
 
     kind = "a tar archive"
-    reads = frozenset({"class_level", "pages", "intensity"})
+    reads = PIXELS | {"class_level"}
 
     @classmethod
     def accepts(cls, path: Path) -> bool:

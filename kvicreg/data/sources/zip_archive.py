@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kvicreg.data.sources.base import Listing, ReadOptions, Source
+from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source
 from kvicreg.data.sources.members import MAX_MEMBER, list_members, plain_name
 
 __all__ = ["Zip"]
@@ -19,7 +19,7 @@ class Zip(Source):
     """A zip archive; folders in it are splits and classes as on disk."""
 
     kind = "a zip archive"
-    reads = frozenset({"class_level", "pages", "intensity"})
+    reads = PIXELS | {"class_level"}
 
     @classmethod
     def accepts(cls, path: Path) -> bool:
