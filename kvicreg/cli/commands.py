@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, bool, str]] = {
     "data list": ("data:data_list", False, "List the data sets known by name."),
     "data get": ("data:data_get", False, "Fetch a data set, verify it and unpack it."),
     "data show": ("data:data_show", True, "Draw images beside their two views, to see what the network sees."),
+    "data pack": ("data:data_pack", True, "Write images as shards, tar files with an index."),
     "bench loss": ("bench:bench_loss", False, "Time the loss, and its memory, beside other implementations of VICReg."),
     "bench views": ("bench:bench_views", False, "Time the random views beside kornia's."),
     "bench train": ("bench:bench_train", False, "Time a training step beside the network alone."),

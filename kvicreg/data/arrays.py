@@ -79,6 +79,11 @@ class ArrayData(ImageData):
             images = torch.from_numpy(self.intensity.apply(values, axis=1))
         return resized(images, *self.shape[:2]).contiguous()
 
+    def raw(self, number: int) -> Tensor | np.ndarray:
+        """The values (c, s, s) of a sample as they are stored."""
+        images: Tensor | np.ndarray = self.images[number if self._rows is None else int(self._rows[number])]
+        return images
+
     def subset(self, indices: Tensor | Sequence[int]) -> ArrayData:
         indices = torch.as_tensor(indices)
         part = copy.copy(self)

@@ -1,8 +1,9 @@
-"""What `kvicreg data list | get NAME | show NAME` do; the command line wraps these functions."""
+"""What `kvicreg data list | get NAME | show SOURCE | pack SOURCE` do; the command line wraps these functions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ from kvicreg.storage import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
+    from rich.console import Console
+    from rich.progress import ProgressColumn, TaskID
 
 
 def list_data(root: Path | None = None) -> str:
@@ -47,20 +50,51 @@ def list_data(root: Path | None = None) -> str:
 def get_data(name: str, root: Path | None = None) -> str:
     """Fetch a data set, telling the progress. Returns where it is."""
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    from rich.progress import DownloadColumn, TransferSpeedColumn
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks = {}
+    with _bars(console, DownloadColumn(), TransferSpeedColumn()) as progress:
+        folder = get(name, root, say=console.print, progress=progress)
+    return f"{name}: verified, in {folder}"
+
+
+@contextmanager
+def _bars(console: Console, *columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Bars on a terminal, one for each name: a function of a name, what is done of it, and how much there is."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    with Progress(*shown, console=console, transient=True, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
 
         def progress(what: str, done: int, total: int | None) -> None:
             if what not in tasks:
                 tasks[what] = bars.add_task(what, total=total)
             bars.update(tasks[what], completed=done, total=total)
 
-        folder = get(name, root, say=console.print, progress=progress)
-    return f"{name}: verified, in {folder}"
+        yield progress
+
+
+def pack_data(
+    source: str, out: Path, shard_mb: int = 256, root: str | None = None, reading: Mapping[str, Any] | None = None
+) -> str:
+    """Write a source as shards, telling the progress. Returns what was written."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
+    from kvicreg.data.packing import pack
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with _bars(console, MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+        packed = pack(source, out, shard_mb=shard_mb, root=root, progress=progress, **(reading or {}))
+    lines = []
+    if packed.left_out:
+        lines.append(
+            f"{len(packed.left_out):,} images could not be read and are left out, such as {packed.left_out[0]}"
+        )
+    images = ", ".join(f"{count:,} {split}" for split, count in packed.images.items())
+    lines.append(f"{images} images in {packed.shards:,} shards of {packed.size / 1e6:,.0f} MB: {out}")
+    return "\n".join([*lines, f"Next: kvicreg train --data {out}"])
 
 
 def show_data(

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from kvicreg.data.addresses import hashes
 from kvicreg.data.cache import DecodedImages
-from kvicreg.data.images import ImageData, PathList
+from kvicreg.data.images import ImageData, Names, PathList
 from kvicreg.data.intensity import Intensity, intensity_rule, measure_intensity
 from kvicreg.data.pixels import MAX_CHANNELS, Content, Fit, check_channels, decode_deep, raw_pixels, read_header
+from kvicreg.data.stores import SourceError
 from kvicreg.data.survey import Reader, Survey, survey
 
 __all__ = ["FileData", "Pages"]
@@ -47,7 +48,7 @@ class FileData(ImageData):
         FileData('photographs', 'train': 1 images 3x32x32, unlabelled)
     """
 
-    paths: PathList
+    paths: Names
 
     def __init__(
         self,
@@ -69,7 +70,8 @@ class FileData(ImageData):
             raise ValueError(f"{name}: there is no image in it")
         if channels is not None:
             check_channels(channels)
-        self.paths, self.labels, self.class_names = PathList(paths), labels, class_names
+        self.paths = paths if isinstance(paths, Names) else PathList(paths)
+        self.labels, self.class_names = labels, class_names
         self.name, self.split, self.read, self.pages, self.fit = name, split, read, pages, fit
         self.notes = tuple(notes)
         self._bad: dict[int, str] = {}
@@ -139,7 +141,7 @@ class FileData(ImageData):
     def subset(self, indices: Tensor | Sequence[int]) -> FileData:
         indices = torch.as_tensor(indices)
         part = copy.copy(self)
-        part.paths = PathList(self.paths.texts[i] for i in indices.tolist())
+        part.paths = self.paths.select(indices.tolist())
         part.labels = self.labels_of(indices)
         part._bad, part._decoded, part._for_views = {}, None, None
         if not part.paths:
@@ -166,9 +168,11 @@ class FileData(ImageData):
             generator=torch.Generator(),  # the loader draws a number: not from the state that training resumes
         )
         for decoded in loader:
+            if isinstance(decoded, Exception):
+                raise decoded
             yield self._checked(*decoded)
 
-    def _decode(self, indices: Tensor) -> tuple[Tensor, Tensor, dict[int, str]]:
+    def _decode(self, indices: Tensor) -> Decoded:
         """Images, the samples they show, and the samples that were bad on the way. Runs in worker processes as well."""
         images = torch.empty(len(indices), *self.shape, dtype=self._dtype)
         shown, bad = indices.clone(), {}
@@ -179,7 +183,7 @@ class FileData(ImageData):
                     images[row] = self._image(self.paths[index])
                     shown[row] = index
                     break
-                except ImportError:
+                except (ImportError, SourceError):
                     raise
                 except Exception as error:  # Pillow raises whatever the damage makes it stumble over
                     bad[index] = " ".join(str(error).split())[:200] or type(error).__name__
@@ -239,8 +243,8 @@ class FileData(ImageData):
     def _split_pages(self) -> None:
         """Give every page of every TIFF a name of its own: that of the file, and behind it the page's number."""
         names, counts = [], []
-        for text in self.paths.texts:
-            path = Path(text)
+        for path in self.paths:
+            text = str(path)
             pages = self._count_pages(path) if is_tiff(path) else 0
             names += [os.path.join(text, str(page)) for page in range(pages)] if pages else [text]
             counts.append(max(1, pages))
@@ -251,7 +255,7 @@ class FileData(ImageData):
     def _count_pages(self, path: Path) -> int:
         try:
             return read_header(path if self.read is None else self.read(path)).pages
-        except ImportError:
+        except (ImportError, SourceError):
             raise
         except Exception:  # told when it is decoded
             return 1
@@ -275,7 +279,10 @@ def describe(looks: Survey, pages: str, intensity: Intensity | None, measured: b
     return notes
 
 
-class _Chunks(torch.utils.data.Dataset[tuple[Tensor, Tensor, dict[int, str]]]):
+Decoded = tuple[Tensor, Tensor, dict[int, str]]
+
+
+class _Chunks(torch.utils.data.Dataset[Decoded | Exception]):
     """Chunks of samples as the items of a torch data set: a worker decodes a whole batch at a time."""
 
     def __init__(self, data: FileData, chunks: Sequence[Tensor]) -> None:
@@ -284,5 +291,8 @@ class _Chunks(torch.utils.data.Dataset[tuple[Tensor, Tensor, dict[int, str]]]):
     def __len__(self) -> int:
         return len(self.chunks)
 
-    def __getitem__(self, k: int) -> tuple[Tensor, Tensor, dict[int, str]]:
-        return self.data._decode(self.chunks[k])
+    def __getitem__(self, k: int) -> Decoded | Exception:
+        try:
+            return self.data._decode(self.chunks[k])
+        except (ImportError, SourceError) as error:  # raised in the main process, where it is a sentence
+            return error

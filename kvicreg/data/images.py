@@ -11,11 +11,31 @@ from torch import Tensor
 
 from kvicreg.data.intensity import Intensity
 
-__all__ = ["ImageData", "PathList"]
+__all__ = ["ImageData", "Names", "PathList"]
 
 
-class PathList(Sequence[Path]):
-    """Paths kept as text, for a fraction of the memory that as many `Path` take. An item is a `Path`."""
+class Names(Sequence[Path]):
+    """The names of images; an item is a `Path`."""
+
+    def text(self, number: int) -> str:
+        """A name as text."""
+        raise NotImplementedError
+
+    def select(self, numbers: Sequence[int]) -> Names:
+        """Some of the names."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.select(range(len(self))[index]) if isinstance(index, slice) else Path(self.text(index))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class PathList(Names):
+    """Paths kept as text, for a fraction of the memory that as many `Path` take."""
 
     texts: list[str]
 
@@ -25,13 +45,11 @@ class PathList(Sequence[Path]):
     def __len__(self) -> int:
         return len(self.texts)
 
-    def __getitem__(self, index: Any) -> Any:
-        return PathList(self.texts[index]) if isinstance(index, slice) else Path(self.texts[index])
+    def text(self, number: int) -> str:
+        return self.texts[number]
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
+    def select(self, numbers: Sequence[int]) -> PathList:
+        return PathList(self.texts[number] for number in numbers)
 
 
 class ImageData:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,8 @@ def load(
 
     Args:
         source: a name (`kvicreg data list` tells them), a folder of images, a list file, a table (.csv, .parquet), an
-            array (.npy, .npz), an archive (.zip, .tar), or a folder that Hugging Face's `datasets` has saved.
+            array (.npy, .npz, .pt), an archive (.zip, .tar), a folder that Hugging Face's `datasets` has saved, a data
+            set on its hub (hf:user/name), a folder of shards, or shards at an address (s3://bucket/shards).
         split: "train", "val", "test" (the official validation set where the test labels are secret) or "unlabelled".
             Where there is only one of val and test, both names mean it.
         root: where named data sets live; by default $KVICREG_DATA, else ~/.cache/kvicreg.
@@ -66,14 +67,20 @@ def load(
             return load_named(name, split, root, image_size, channels)
         folder, classes = named_folder(name, data_root(root))
         return _loaded(lambda which, _: list_folder(folder, which, classes), name, split, image_size, channels, options)
-    path = Path(source).expanduser()
-    if not path.is_dir() and not path.is_file():
+    opened = find_source(source, options)
+    if opened is None:
         near = difflib.get_close_matches(name, DATA_SETS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(DATA_SETS)}"
         raise ValueError(f"data: {name!r} is neither a data set's name nor a folder or file here; {hint}")
-    kind = find_source(path, options)
-    name = path.resolve().name if path.is_dir() else path.stem
-    return _loaded(partial(kind.open, path), name, split, image_size, channels, options)
+    return _loaded(opened, source_name(name), split, image_size, channels, options)
+
+
+def source_name(source: str) -> str:
+    """What images are called whose source has no name of its own: the last part of its path or address."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path.resolve().name or "images"
+    return re.sub(r"[-_.]*[{].*", "", path.stem) or "images"
 
 
 def _loaded(
@@ -89,8 +96,8 @@ def _loaded(
     if isinstance(content, Listing):
         data: ImageData = FileData(
             content.paths, content.labels, name=name, split=split, class_names=content.class_names, size=image_size,
-            channels=channels, read=content.read, pages=options.pages, intensity=options.intensity, fit=options.fit,
-            notes=content.notes,
+            channels=channels or content.channels, read=content.read, pages=options.pages, intensity=options.intensity,
+            fit=options.fit, notes=content.notes,
         )  # fmt: skip
     elif isinstance(content, ArrayData):
         data = content.in_shape(image_size, channels)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvicreg.data.pixels import Content, Header, read_header
+from kvicreg.data.stores import SourceError
 
 __all__ = ["Survey", "common_size", "survey"]
 
@@ -40,7 +41,7 @@ def survey(paths: Sequence[Path], read: Reader | None = None) -> Survey | None:
     for path in paths[:: max(1, len(paths) // _LOOKED_AT)]:
         try:
             headers.append(read_header(path if read is None else read(path)))
-        except ImportError:
+        except (ImportError, SourceError):
             raise
         except Exception:  # a bad file is met again, and told, when it is decoded
             continue

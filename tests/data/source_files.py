@@ -11,7 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+
+from kvicreg.data.packing import pack
 
 COUNT, CLASSES = 12, ["ant", "bee", "cat"]
 
@@ -121,4 +124,33 @@ def arrays(place: Path) -> Path:
     return place / "photos.npz"
 
 
-MAKERS = [folder, zipped, tarred, listed, table, parquet, parquet_structs, parquet_paths, saved, array, arrays]
+def tensors(place: Path) -> Path:
+    images = torch.arange(COUNT, dtype=torch.uint8)[:, None, None, None].expand(COUNT, 3, 8, 8).contiguous()
+    torch.save({"images": images, "labels": torch.arange(COUNT) // 4}, place / "photos.pt")
+    return place / "photos.pt"
+
+
+def shards(place: Path) -> Path:
+    pack(folder(place / "photos"), place / "shards", shard_mb=1)
+    return place / "shards"
+
+
+def web_dataset(place: Path, count: int = 2) -> Path:
+    """Tar files as others write them: no index, labels in members of their own."""
+    place = place / "web"
+    place.mkdir()
+    for shard in range(count):
+        with tarfile.open(place / f"part-{shard:03}.tar", "w") as archive:
+            for k in range(shard * COUNT // count, (shard + 1) * COUNT // count):
+                label = json.dumps({"label": CLASSES[k // 4], "id": k})
+                for name, content in ((f"{k:04}.png", encoded(k)), (f"{k:04}.json", label.encode())):
+                    entry = tarfile.TarInfo(name)
+                    entry.size = len(content)
+                    archive.addfile(entry, io.BytesIO(content))
+    return place
+
+
+MAKERS = [
+    folder, zipped, tarred, listed, table, parquet, parquet_structs, parquet_paths, saved, array, arrays, shards,
+    web_dataset,
+]  # fmt: skip

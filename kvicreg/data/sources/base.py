@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
@@ -18,7 +19,7 @@ from kvicreg.data.pixels import Fit
 from kvicreg.data.survey import Reader
 from kvicreg.options import Options, option
 
-__all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "find_source", "only_train"]
+__all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "TextSource", "find_source", "only_train"]
 
 PIXELS = frozenset({"pages", "intensity", "fit"})
 """The settings that image files are decoded by, whatever they lie in."""
@@ -63,6 +64,7 @@ class Listing(NamedTuple):
     Attributes:
         paths: the files; or names, which `read` turns into a file or its content, in any process.
         notes: sentences that people should be told.
+        channels: those that the images are to be read with; None where they decide.
     """
 
     paths: Sequence[Path]
@@ -70,19 +72,28 @@ class Listing(NamedTuple):
     class_names: list[str] | None
     read: Reader | None = None
     notes: tuple[str, ...] = ()
+    channels: int | None = None
 
 
-class Source(ABC):
-    """A kind of source. A subclass in a file of its own in this folder is all that it takes to add one.
+class _Kind:
+    """What kinds of sources have in common.
 
     Attributes:
         kind: what it is, for messages.
         reads: the settings of `ReadOptions` that it reads.
-        is_fallback: whether it takes what no other kind does.
     """
 
     kind: ClassVar[str]
     reads: ClassVar[frozenset[str]] = PIXELS
+
+
+class Source(_Kind, ABC):
+    """A kind of file or folder. A subclass in a file of its own in this folder is all that it takes to add one.
+
+    Attributes:
+        is_fallback: whether it takes what no other kind does.
+    """
+
     is_fallback: ClassVar[bool] = False
 
     @classmethod
@@ -96,18 +107,45 @@ class Source(ABC):
         """The images of a split: names that are decoded when they are needed, or a data set of its own."""
 
 
-def find_source(path: Path, options: ReadOptions) -> type[Source]:
-    """The kind of source that `path` is, which must read every setting that is given."""
+class TextSource(_Kind, ABC):
+    """A kind of source that is no file or folder here: an address, a pattern, a name."""
+
+    @classmethod
+    @abstractmethod
+    def accepts(cls, text: str) -> bool:
+        """Whether `text` is of this kind."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, text: str, split: str, options: ReadOptions) -> Listing | ImageData:
+        """The images of a split, as `Source.open` gives them."""
+
+
+def find_source(source: str | Path, options: ReadOptions) -> Callable[[str, ReadOptions], Listing | ImageData] | None:
+    """What opens a split of `source`, whose kind must read every setting that is given; None for no kind."""
     package = import_module("kvicreg.data.sources")
     for module in pkgutil.iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
-    kinds = sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback)
-    source = next(kind for kind in kinds if kind.accepts(path))
+    path = Path(source).expanduser()
+    exists = path.is_dir() or path.is_file()
+    paths = sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback)
+    texts = TextSource.__subclasses__()
+    if exists:
+        of_path = next(kind for kind in paths if kind.accepts(path))
+        _check_reads(of_path, [*paths, *texts], path, options)
+        return partial(of_path.open, path)
+    of_text = next((kind for kind in texts if kind.accepts(str(source))), None)
+    if of_text is None:
+        return None
+    _check_reads(of_text, [*paths, *texts], source, options)
+    return partial(of_text.open, str(source))
+
+
+def _check_reads(kind: type[_Kind], kinds: Sequence[type[_Kind]], source: object, options: ReadOptions) -> None:
     for name in options.given():
-        if name not in source.reads:
-            readers = ", ".join(kind.kind for kind in kinds if name in kind.reads)
-            raise ValueError(f"{name}: {path} is {source.kind}, which does not read it; it is read from {readers}")
-    return source
+        if name not in kind.reads:
+            readers = ", ".join(other.kind for other in kinds if name in other.reads)
+            raise ValueError(f"{name}: {source} is {kind.kind}, which does not read it; it is read from {readers}")
 
 
 def only_train(kind: str, split: str, instead: str = "a file") -> None:

@@ -30,7 +30,7 @@ class Parquet(Source):
             files, chosen = [path], [0]
         else:
             files = _files(path)
-            chosen = tables_of_split(path, files, split)
+            chosen = tables_of_split(path, [file.relative_to(path) for file in files], split)
         tables = [ParquetTable(file) for file in files]
         features = features_of((tables[0].schema.metadata or {}).get(b"huggingface"))
         return list_tables(path, tables, [tables[k] for k in chosen], features, options)

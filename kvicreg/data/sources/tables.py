@@ -149,12 +149,12 @@ def _files(tables: Sequence[Table], column: str) -> PathList:
     return PathList(os.path.join(table.path.parent, str(path)) for table in tables for path in table.values(column))
 
 
-def tables_of_split(place: Path, files: Sequence[Path], split: str) -> list[int]:
-    """Which of the files make a split, by their names or folders: train-00000-of-00002.parquet, test/0.parquet."""
+def tables_of_split(place: object, files: Sequence[Path], split: str) -> list[int]:
+    """Which of the files of a place make a split, by their names or folders: train-00000.parquet, test/0.parquet."""
     splits = {name for names in SPLIT_FOLDERS.values() for name in names}
 
     def split_of(file: Path) -> str | None:
-        words = [part.replace("_", "-").replace(".", "-").split("-")[0] for part in file.relative_to(place).parts]
+        words = [part.replace("_", "-").replace(".", "-").split("-")[0] for part in file.parts]
         return next((word for word in words if word in splits), None)
 
     names = [split_of(file) for file in files]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source
 from kvicreg.data.sources.members import MAX_MEMBER, list_members, plain_name
+from kvicreg.data.sources.shards import list_shards
+from kvicreg.data.stores import Store
 
 __all__ = ["Tar"]
 
@@ -36,6 +38,8 @@ class Tar(Source):
                         members[plain_name(entry.name)] = (entry.offset_data, entry.size)
         except Exception as error:  # tarfile raises whatever the damage makes it stumble over
             raise ValueError(f"{path}: expected a tar archive that is whole ({error})") from error
+        if any(name.endswith(".cls") for name in members) and not options.given().keys() & {"class_level"}:
+            return list_shards(Store(str(path.parent)), [path.name], split, options)
         return list_members(path, list(members), TarReader(path, members), split, options)
 
 
