@@ -170,7 +170,10 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
-    """Accuracy, with its interval over the scored images, of linear probes and of 20 nearest neighbours."""
+    """Accuracy, with its interval over the scored images, of linear probes and of 20 nearest neighbours.
+
+    "correct" has which images each got right, for comparisons image by image.
+    """
     fit, score = splits(cell)
     assert fit.labels is not None
     assert score.labels is not None
@@ -183,6 +186,7 @@ def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
         "knn": knn(x, fit.labels, t, score.labels, k=min(20, len(x))),
     }
     row: Row = {"on": cell.on, "fitted_on": len(fit), "scored_on": len(score)}
+    row["correct"] = {name: result.correct.bool().numpy() for name, result in results.items()}
     for name, result in results.items():
         interval = bootstrap_interval(result.correct, seed=seed)
         row |= {name: result.accuracy, f"{name}_low": interval.low, f"{name}_high": interval.high}

@@ -22,6 +22,7 @@ from torch import nn
 from experiments.common import cells as measuring
 from experiments.common import tables
 from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, identity_of, is_row_of
+from experiments.common.correct import store_correct
 from experiments.common.job import Job, write
 from experiments.common.versions import fingerprint
 from kvicreg.runs import RunFolder, load_encoder
@@ -227,6 +228,7 @@ class Experiment:
                 self.train(job, cell, folder)
             encoder = measuring.control_encoder(cell.control, settings) if cell.control else load_encoder(folder)
             row |= self.measure(job, cell, encoder)
+            store_correct((job.runs / cell.result).with_suffix(".npz"), row.pop("correct", {}))
             row |= {"seconds": 0.0} if cell.control else measuring.recorded(folder)
         except self.failures as error:
             row |= {"on": cell.on, "failed": str(error)}

@@ -1,0 +1,202 @@
+"""Accuracy against compute: all of CIFAR-10 for 1, 3, 10 and 30 epochs, each budget with a schedule of its own.
+
+Does a margin over VICReg hold, grow or vanish with compute? Over images seen, and over core-seconds, which are the
+method's measured cost of an image (the median over its runs that were not cut short) times the images.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
+from experiments.common.correct import hierarchical_difference, holm, read_correct, store_correct
+from experiments.common.drawing import GREY, legend, look, panels
+from experiments.common.job import write
+from experiments.study import tuned
+
+EPOCHS = {"smoke": (1, 2), "small": (1, 3, 10, 30), "full": (30, 100, 300)}
+RIVAL = "vicreg, published"
+CONTENDERS: dict[str, dict[str, Any]] = {
+    RIVAL: {"method": "vicreg"},
+    "rbf": {"kernel": "rbf"},
+    "rbf, shared spectrum": {"kernel": "rbf", "spectrum": "shared"},
+    "linear": {"kernel": "linear"},
+    "linear, shared spectrum": {"kernel": "linear", "spectrum": "shared"},
+    "rq": {"kernel": "rq"},
+    "rbf+linear": {"kernel": "rbf+linear"},
+    "simclr": {"method": "simclr"},
+    "barlow-twins": {"method": "barlow-twins"},
+    "byol": {"method": "byol"},
+    "supervised": {"method": "supervised"},
+}
+FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
+
+
+@dataclass(frozen=True)
+class Compute(Experiment, name="compute"):
+    """Accuracy against compute: every method for 1, 3, 10 and 30 epochs of all of CIFAR-10.
+
+    The longest budget has one seed. Differences to VICReg are over the same seeds and test images.
+
+    Example:
+        python -m experiments compute --out docs/results --part 1/2
+    """
+
+    columns = ("core_seconds",)
+    of_controls = False
+
+    data: str = "cifar10"
+    """Data set."""
+    study: Path | None = None
+    """Result file of the study, which has VICReg's tuned weights; by default OUT/study.json."""
+
+    def cells(self, job: Job) -> list[Cell]:
+        weights = tuned(self.study or job.out / "study.json")
+        contenders = CONTENDERS | ({"vicreg, tuned": {"method": "vicreg", **weights}} if weights else {})
+        whole: dict[str, Any] = {"images": None, "holdout": 0} if job.budget == "small" else {}
+        budgets = EPOCHS[job.budget]
+        return [
+            job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **whole, **settings)
+            for epochs, seed, (name, settings) in product(budgets, job.seeds, contenders.items())
+            if epochs < budgets[-1] or seed == job.seeds[0]
+        ]
+
+    def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
+        before, fresh = time.process_time(), not folder.exists()
+        super().train(job, cell, folder, **more)
+        if fresh:
+            write(folder / "core-seconds.json", time.process_time() - before)
+
+    def measured(self, job: Job, cell: Cell) -> Row:
+        row, path = super().measured(job, cell), job.runs / cell.name / "core-seconds.json"
+        return row | {"core_seconds": json.loads(path.read_text()) if path.is_file() else None}
+
+    def about(self, result: Result) -> dict[str, Any]:
+        path = result.job.out / f"{self.stem}-correct.npz"
+        stored = read_correct(path)
+        for cell in result.cells:
+            correct = read_correct((result.job.runs / cell.result).with_suffix(".npz"))
+            stored |= {f"{cell.identity} {score}": right for score, right in correct.items()}
+        store_correct(path, stored)
+        return {"above_vicreg": above_vicreg(result.cells, stored), "core_seconds_per_image": costs(result.trained)}
+
+    def table(self, result: Result) -> str:
+        parts = result.opening()
+        if result.trained:
+            counts = (f"{epochs} epochs {len(tables.groups(same, 'seed'))}" for epochs, same in by_epochs(result))
+            parts += [f"Seeds: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
+            parts += ["### Above VICReg as published, in points\n", differences_table(result.about["above_vicreg"]), ""]
+        return "\n".join(parts)
+
+    def figure(self, result: Result) -> None:
+        draw(result, result.job.out / self.stem)
+
+
+def by_epochs(result: Result) -> list[tuple[int, list[Row]]]:
+    """The trained rows of each budget, the shortest first."""
+    return sorted(tables.groups(result.trained, "epochs").items())
+
+
+def costs(rows: Sequence[Row]) -> dict[str, float]:
+    """Core-seconds for one image of one epoch, by name: the median over runs that were measured from start to end."""
+    of = tables.groups((row for row in rows if row.get("core_seconds")), "name")
+    return {name: median(row["core_seconds"] / images_seen(row) for row in same) for name, same in of.items()}
+
+
+def images_seen(row: Row) -> int:
+    """Images of training times epochs."""
+    config = row["config"]
+    return int((config.get("images") or 50_000 - config["holdout"]) * row["epochs"])
+
+
+def above_vicreg(cells: Sequence[Cell], correct: dict[str, Any]) -> list[Row]:
+    """Differences to VICReg over the same seeds and images, p-values corrected for all comparisons of a score."""
+    of: dict[tuple[str, int], dict[int, str]] = {}
+    for cell in cells:
+        of.setdefault((cell.labels["name"], cell.labels["epochs"]), {})[cell.settings.engine.seed] = cell.identity
+    rows = []
+    for score in ("probe", "knn"):
+        here: list[Row] = []
+        for (name, epochs), seeds in of.items():
+            rival = of[RIVAL, epochs]
+            both = [s for s in seeds if all(f"{one[s]} {score}" in correct for one in (seeds, rival) if s in one)]
+            if name != RIVAL and both:
+                pair = ([correct[f"{one[s]} {score}"] for s in both] for one in (seeds, rival))
+                difference = hierarchical_difference(*pair)
+                here.append(
+                    {"name": name, "epochs": epochs, "score": score, "seeds": len(both), **difference._asdict()}
+                )
+        corrected = holm({str(n): row["p_value"] for n, row in enumerate(here)})
+        rows += [row | {"p_corrected": corrected[str(n)]} for n, row in enumerate(here)]
+    return [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
+def scores_table(result: Result) -> str:
+    """Linear probe / 20-NN of each method at each budget, with its core-seconds."""
+    cost, budgets = costs(result.trained), [epochs for epochs, _ in by_epochs(result)]
+    of = tables.groups(result.trained, "name", "epochs")
+
+    def text(name: str, epochs: int) -> str:
+        if not (same := of.get((name, epochs))):
+            return ""
+        seconds = f" ({cost[name] * images_seen(same[0]):.0f})" if name in cost else ""
+        return f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}{seconds}"
+
+    names = sorted(tables.groups(result.trained, "name"), key=lambda name: -max(map(tables.average, of_name(of, name))))
+    lines = [[name, *(text(name, epochs) for epochs in budgets)] for name in names]
+    for name, same in tables.groups((row for row in result.rows if row["method"] in CONTROLS), "method").items():
+        lines.append([name, f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}"])
+        lines[-1] += [""] * (len(budgets) - 1)
+    return tables.markdown(["linear probe / 20-NN", *(f"{epochs} epochs" for epochs in budgets)], lines)
+
+
+def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:
+    """The rows of a name, a list for each budget."""
+    return [same for (other, _), same in of.items() if other == name]
+
+
+def differences_table(rows: Sequence[Row]) -> str:
+    """Each form at each budget: points with their interval, and a star where zero is out after correction."""
+    budgets = sorted({row["epochs"] for row in rows})
+    lines = []
+    for (name, score), same in tables.groups(rows, "name", "score").items():
+        of = {row["epochs"]: row for row in same}
+        cells = [
+            f"{r['points']:+.1f} ({r['low']:+.1f} to {r['high']:+.1f}){' *' * (r['p_corrected'] < 0.05)}"
+            if (r := of.get(epochs)) else ""
+            for epochs in budgets
+        ]  # fmt: skip
+        lines.append([name, tables.SCORES[score], *cells])
+    note = "95 % intervals by bootstrap over seeds and images; *: other than zero at 5 % after Holm's correction."
+    return f"{tables.markdown(['', 'score', *(f'{e} epochs' for e in budgets)], lines)}\n\n{note}"
+
+
+def draw(result: Result, path: Path) -> None:
+    """Linear probe over images seen, and over core-seconds."""
+    cost, controls = costs(result.trained), tables.groups(result.rows, "method")
+    title = "Accuracy against compute, all of CIFAR-10"
+    detail = "Linear probe on the test set, %, mean over seeds; every point is a run with a schedule of its own."
+    with panels(path, (13, 6.2), title, detail, 2, sharey=True) as ((images, seconds),):
+        for name, same in tables.groups(result.trained, "name").items():
+            of = sorted(tables.groups(same, "epochs").items())
+            score = [100 * tables.average(rows) for _, rows in of]
+            seen = [mean(map(images_seen, rows)) for _, rows in of]
+            style = look(name) | {"linestyle": "--" if "shared" in name or "tuned" in name else "-", "label": name}
+            images.plot(seen, score, **style)
+            if name in cost:
+                seconds.plot([cost[name] * count for count in seen], score, **style)
+        for axes, label in ((images, "images seen"), (seconds, "core-seconds of training")):
+            for dash, name in zip((":", "-."), CONTROLS, strict=True):
+                if name in controls:
+                    axes.axhline(100 * tables.average(controls[name]), color=GREY, linestyle=dash, lw=1, label=name)
+            axes.set(xscale="log", xlabel=label)
+            axes.grid(alpha=0.25)
+        images.set_ylabel("linear probe, %")
+        legend((images,), ncols=5)
