@@ -51,7 +51,10 @@ class Compute(Experiment, name="compute"):
 
     columns = ("core_seconds",)
     of_controls = False
+    few = {"only_names": (RIVAL, "rbf")}
 
+    only_names: tuple[str, ...] = ()
+    """Which of the contenders; by default all."""
     data: str = "cifar10"
     """Data set."""
     study: Path | None = None
@@ -60,6 +63,7 @@ class Compute(Experiment, name="compute"):
     def cells(self, job: Job) -> list[Cell]:
         weights = tuned(self.study or job.out / "study.json")
         contenders = CONTENDERS | ({"vicreg, tuned": {"method": "vicreg", **weights}} if weights else {})
+        contenders = {name: contenders[name] for name in self.only_names or contenders}
         whole: dict[str, Any] = {"images": None, "holdout": 0} if job.budget == "small" else {}
         budgets = EPOCHS[job.budget]
         return [
