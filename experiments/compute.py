@@ -16,7 +16,7 @@ from statistics import mean, median
 from typing import Any
 
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
-from experiments.common.correct import hierarchical_difference, holm, read_correct, store_correct
+from experiments.common.correct import differences, differences_table, gather_correct
 from experiments.common.drawing import GREY, legend, look, panels
 from experiments.common.job import write
 from experiments.study import tuned
@@ -83,20 +83,20 @@ class Compute(Experiment, name="compute"):
         return row | {"core_seconds": json.loads(path.read_text()) if path.is_file() else None}
 
     def about(self, result: Result) -> dict[str, Any]:
-        path = result.job.out / f"{self.stem}-correct.npz"
-        stored = read_correct(path)
-        for cell in result.cells:
-            correct = read_correct((result.job.runs / cell.result).with_suffix(".npz"))
-            stored |= {f"{cell.identity} {score}": right for score, right in correct.items()}
-        store_correct(path, stored)
-        return {"above_vicreg": above_vicreg(result.cells, stored), "core_seconds_per_image": costs(result.trained)}
+        stored = gather_correct(result.job, self.stem, result.cells)
+        above = differences(result.cells, stored, RIVAL, ("epochs",))
+        return {"above_vicreg": above, "core_seconds_per_image": costs(result.trained)}
 
     def table(self, result: Result) -> str:
         parts = result.opening()
         if result.trained:
             counts = (f"{epochs} epochs {len(tables.groups(same, 'seed'))}" for epochs, same in by_epochs(result))
             parts += [f"Seeds: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
-            parts += ["### Above VICReg as published, in points\n", differences_table(result.about["above_vicreg"]), ""]
+            parts += [
+                "### Above VICReg as published, in points\n",
+                differences_table(result.about["above_vicreg"], ("epochs",)),
+                "",
+            ]
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
@@ -118,28 +118,6 @@ def images_seen(row: Row) -> int:
     """Images of training times epochs."""
     config = row["config"]
     return int((config.get("images") or 50_000 - config["holdout"]) * row["epochs"])
-
-
-def above_vicreg(cells: Sequence[Cell], correct: dict[str, Any]) -> list[Row]:
-    """Differences to VICReg over the same seeds and images, p-values corrected for all comparisons of a score."""
-    of: dict[tuple[str, int], dict[int, str]] = {}
-    for cell in cells:
-        of.setdefault((cell.labels["name"], cell.labels["epochs"]), {})[cell.settings.engine.seed] = cell.identity
-    rows = []
-    for score in ("probe", "knn"):
-        here: list[Row] = []
-        for (name, epochs), seeds in of.items():
-            rival = of[RIVAL, epochs]
-            both = [s for s in seeds if all(f"{one[s]} {score}" in correct for one in (seeds, rival) if s in one)]
-            if name != RIVAL and both:
-                pair = ([correct[f"{one[s]} {score}"] for s in both] for one in (seeds, rival))
-                difference = hierarchical_difference(*pair)
-                here.append(
-                    {"name": name, "epochs": epochs, "score": score, "seeds": len(both), **difference._asdict()}
-                )
-        corrected = holm({str(n): row["p_value"] for n, row in enumerate(here)})
-        rows += [row | {"p_corrected": corrected[str(n)]} for n, row in enumerate(here)]
-    return [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
 def scores_table(result: Result) -> str:
@@ -164,22 +142,6 @@ def scores_table(result: Result) -> str:
 def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:
     """The rows of a name, a list for each budget."""
     return [same for (other, _), same in of.items() if other == name]
-
-
-def differences_table(rows: Sequence[Row]) -> str:
-    """Each form at each budget: points with their interval, and a star where zero is out after correction."""
-    budgets = sorted({row["epochs"] for row in rows})
-    lines = []
-    for (name, score), same in tables.groups(rows, "name", "score").items():
-        of = {row["epochs"]: row for row in same}
-        cells = [
-            f"{r['points']:+.1f} ({r['low']:+.1f} to {r['high']:+.1f}){' *' * (r['p_corrected'] < 0.05)}"
-            if (r := of.get(epochs)) else ""
-            for epochs in budgets
-        ]  # fmt: skip
-        lines.append([name, tables.SCORES[score], *cells])
-    note = "95 % intervals by bootstrap over seeds and images; *: other than zero at 5 % after Holm's correction."
-    return f"{tables.markdown(['', 'score', *(f'{e} epochs' for e in budgets)], lines)}\n\n{note}"
 
 
 def draw(result: Result, path: Path) -> None:

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.common import tables
+from experiments.common.cells import Cell, Row
+from experiments.common.job import Job
 from kvicreg.storage import write_atomically
 
 Correct = Mapping[str, np.ndarray]
@@ -70,3 +73,56 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
         least = max(least, min(1.0, (len(p_values) - rank) * p_values[name]))
         corrected[name] = least
     return corrected
+
+
+def gather_correct(job: Job, stem: str, cells: Sequence[Cell]) -> dict[str, np.ndarray]:
+    """All that a table's cells got right, by identity and score, of this and earlier sittings."""
+    path = job.out / f"{stem}-correct.npz"
+    stored = read_correct(path)
+    for cell in cells:
+        correct = read_correct((job.runs / cell.result).with_suffix(".npz"))
+        stored |= {f"{cell.identity} {score}": right for score, right in correct.items()}
+    store_correct(path, stored)
+    return stored
+
+
+def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequence[str]) -> list[Row]:
+    """What each name has above the rival where these columns agree, over the seeds and images of both.
+
+    p-values are corrected for all comparisons by the same score.
+    """
+    of: dict[tuple[str, ...], dict[int, str]] = {}
+    for cell in cells:
+        place = {"data": cell.settings.data.short_name, **cell.labels}
+        key = (cell.labels["name"], *(place[column] for column in at))
+        of.setdefault(key, {})[cell.settings.engine.seed] = cell.identity
+    rows: list[Row] = []
+    for score in ("probe", "knn"):
+        here: list[Row] = []
+        for (name, *values), seeds in of.items():
+            beside = of.get((rival, *values), {})
+            both = [s for s in seeds if f"{seeds[s]} {score}" in correct and f"{beside.get(s)} {score}" in correct]
+            if name != rival and both:
+                pair = ([correct[f"{one[s]} {score}"] for s in both] for one in (seeds, beside))
+                labels = {"name": name, **dict(zip(at, values, strict=True)), "score": score, "seeds": len(both)}
+                here.append(labels | hierarchical_difference(*pair)._asdict())
+        corrected = holm({str(number): row["p_value"] for number, row in enumerate(here)})
+        rows += [row | {"p_corrected": corrected[str(number)]} for number, row in enumerate(here)]
+    return [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+
+
+def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
+    """A line for each name and score, a column for each place; a star where zero is out after correction."""
+    places, of = tables.groups(rows, *at), tables.groups(rows, "name", "score")
+
+    def text(row: Row | None) -> str:
+        star = " *" if row and row["p_corrected"] < 0.05 else ""
+        return f"{row['points']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f}){star}" if row else ""
+
+    lines = []
+    for (name, score), same in of.items():
+        here = {place: group[0] for place, group in tables.groups(same, *at).items()}
+        lines.append([name, tables.SCORES[score], *(text(here.get(place)) for place in places)])
+    heading = [", ".join(map(str, place)) if isinstance(place, tuple) else f"{place} {at[0]}" for place in places]
+    note = "95 % intervals by bootstrap over seeds and images; *: other than zero at 5 % after Holm's correction."
+    return f"{tables.markdown(['', 'score', *heading], lines)}\n\n{note}"

@@ -1,0 +1,79 @@
+"""Few images: 500, 2,000 and 10,000 of each data set for as many steps, every kernel beside VICReg.
+
+The paper argues for kernels in "limited sample regimes". Fewer images are seen more often, so that all sizes cost the
+same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from experiments.common import Cell, Experiment, Job, Result, tables
+from experiments.common.correct import differences, differences_table, gather_correct
+from experiments.common.drawing import GREY, legend, look, panels
+from experiments.compute import CONTENDERS, FORMS, RIVAL
+from experiments.defaults_vs_vicreg import GRIDS, varied
+
+
+@dataclass(frozen=True)
+class SmallData(Experiment, name="small-data"):
+    """Kernels beside VICReg on 500, 2,000 and 10,000 images of three data sets, for equal steps.
+
+    Example:
+        python -m experiments small-data --out docs/results --part 1/2
+    """
+
+    few = {"data": ("mnist",), "forms": ("rbf",)}
+
+    data: tuple[str, ...] = ("mnist", "fashion-mnist", "cifar10")
+    """Data sets."""
+    forms: tuple[str, ...] = tuple(FORMS)
+    """Forms of Kernel VICReg."""
+
+    def cells(self, job: Job) -> list[Cell]:
+        names = (RIVAL, *self.forms)
+        return [
+            job.cell(
+                {"name": name, "images": size}, data=data, seed=seed, **varied(job, "images", size), **CONTENDERS[name]
+            )
+            for data, seed, size, name in product(self.data, job.seeds, GRIDS[job.budget]["images"], names)
+        ]
+
+    def about(self, result: Result) -> dict[str, Any]:
+        stored = gather_correct(result.job, self.stem, result.cells)
+        return {"above_vicreg": differences(result.cells, stored, RIVAL, ("data", "images"))}
+
+    def table(self, result: Result) -> str:
+        parts = result.opening()
+        for data, same in tables.groups(result.trained, "data").items():
+            parts += [f"### {data}, linear probe\n", tables.grid(tables.named(same), "name", "images"), ""]
+        if rows := result.about["above_vicreg"]:
+            parts += ["### Above VICReg as published, in points\n", differences_table(rows, ("data", "images")), ""]
+        return "\n".join(parts)
+
+    def figure(self, result: Result) -> None:
+        draw(result, result.job.out / self.stem)
+
+
+def draw(result: Result, path: Path) -> None:
+    """What each form has above VICReg at each size, a panel for each data set."""
+    rows = [row for row in result.about["above_vicreg"] if row["score"] == "probe"]
+    of = tables.groups(rows, "data")
+    title = "Kernel VICReg above VICReg, by number of training images"
+    detail = "Linear probe on the test set, in points; equal steps; bars: 95 % interval over seeds and images."
+    with panels(path, (15, 5.6), title, detail, len(of), sharey=True) as ((*every,),):
+        for axes, (data, same) in zip(every, of.items(), strict=True):
+            for shift, (name, points) in enumerate(tables.groups(same, "name").items()):
+                x = [row["images"] * (0.9 + 0.04 * shift) for row in points]
+                y = [row["points"] for row in points]
+                ends = [[row["points"] - row["low"] for row in points], [row["high"] - row["points"] for row in points]]
+                style = look(name) | {"linestyle": "--" if "shared" in name else "-"}
+                axes.errorbar(x, y, yerr=ends, label=name, capsize=2, markersize=5, **style)
+            axes.axhline(0, color=GREY, lw=1)
+            axes.set(xscale="log", title=data, xlabel="training images")
+            axes.grid(axis="y")
+        every[0].set_ylabel("points above VICReg")
+        legend(every[:1])

@@ -1,0 +1,42 @@
+"""Differences image by image: stored as bits, bootstrapped over seeds and images, corrected for their number."""
+
+import numpy as np
+import pytest
+
+from experiments.common.correct import hierarchical_difference, holm, read_correct, store_correct
+
+
+def test_which_images_were_right_comes_back_bit_by_bit(tmp_path):
+    right = {"probe": np.arange(13) % 3 == 0, "knn": np.zeros(5, dtype=bool)}
+    store_correct(tmp_path / "runs" / "correct.npz", right)
+    back = read_correct(tmp_path / "runs" / "correct.npz")
+    assert back.keys() == right.keys()
+    for name, expected in right.items():
+        np.testing.assert_array_equal(back[name], expected)
+    assert read_correct(tmp_path / "none.npz") == {}
+
+
+def test_with_one_seed_the_interval_is_that_of_a_mean_over_images():
+    rng = np.random.default_rng(0)
+    a, b = rng.random(4000) < 0.6, rng.random(4000) < 0.5
+    difference = hierarchical_difference([a], [b])
+    margin = a.astype(float) - b
+    half = 196 * margin.std() / np.sqrt(len(margin))
+    assert difference.points == pytest.approx(100 * margin.mean())
+    assert difference.high - difference.low == pytest.approx(2 * half, rel=0.1)
+    assert difference.p_value < 0.01
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    images = np.ones(1000, dtype=bool)
+    few = images.copy()
+    few[:200] = False
+    level = hierarchical_difference([images, few, few], [few, images, few])
+    assert level.points == pytest.approx(0)
+    assert level.low < -10  # the images alone would leave no width here at all
+    assert level.high > 10
+    assert level.p_value > 0.5
+
+
+def test_holm_multiplies_the_least_by_their_number_and_keeps_the_order():
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
