@@ -5,15 +5,17 @@ CONSTRAINTS ?= constraints.txt
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/peers
+DOCS   := $(VENV)/.docs
 
-.PHONY: demo test tests peers check docs fix oldest nightly audit clean help
+.PHONY: demo test tests peers check docs docs-serve fix oldest nightly audit clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
-	@echo "make check  ruff, mypy, and which results are older than the code"
-	@echo "make docs   links and code in the pages, examples in docstrings, the samples in CONTRIBUTING.md"
+	@echo "make check  ruff, mypy, the site's strict build, and which results are older than the code"
+	@echo "make docs   build the site into dist/site, strictly, and try the code in pages, docstrings and CONTRIBUTING.md"
+	@echo "make docs-serve  show the site at http://127.0.0.1:8000, rebuilt when a page changes"
 	@echo "make oldest every test with the oldest versions that pyproject.toml allows, in an environment of their own"
 	@echo "make fix    let ruff repair what it can"
 	@echo "make nightly  faults, bad input, numbers and load at full size; rewrites docs/reliability.md (hours)"
@@ -30,7 +32,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 demo: $(STAMP)
 	@$(BIN)/kvicreg demo
 
-test: tests peers
+test: $(DOCS) tests peers
 
 tests: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
@@ -44,11 +46,23 @@ $(PEERS)/.installed: $(STAMP)
 peers: $(PEERS)/.installed
 	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/claims/test_lightly.py tests/examples -k lightly
 
-check: $(STAMP)
+check: $(DOCS)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m experiments check
+	@$(MKDOCS) build --strict  # --quiet would hide what is to fail it
 
-docs: $(STAMP)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/house/test_markdown.py tests/house/test_contributing.py tests/test_readme.py tests/test_docstrings.py
+# What the site needs is installed for these targets alone: the oldest versions of the rest do not go with it.
+$(DOCS): $(STAMP)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -qq --no-warn-script-location -c constraints.txt -e '.[docs]'
+	@touch $@
+
+MKDOCS := NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/python -m mkdocs
+
+docs: $(DOCS)
+	@$(MKDOCS) build --strict
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/website tests/house/test_markdown.py tests/house/test_contributing.py tests/test_readme.py tests/test_docstrings.py
+
+docs-serve: $(DOCS)
+	@$(MKDOCS) serve
 
 oldest:
 	@$(MAKE) --no-print-directory tests VENV=.venv-oldest CONSTRAINTS=constraints-oldest.txt

@@ -140,6 +140,7 @@ DATA_SETS: dict[str, DataSet] = {
         "as imagenet100/) with train/<class>/ and val/<class>/; a classes.txt there replaces the usual 100 classes",
     ),
 }
+"""The data sets that have a name, for `load` and `kvicreg data get`: what each is, its licence and its source."""
 
 
 def data_root(root: str | Path | None = None) -> Path:

@@ -72,6 +72,7 @@ PRESETS: dict[str, ViewConfig] = {
     "natural": replace(_NATURAL, blur=0.5, solarize=0.1),
     "none": ViewConfig(),
 }  # fmt: skip
+"""The strengths of the random views by name, for `--views`."""
 
 PRESET_OF_DATA = {
     "mnist": "digits",

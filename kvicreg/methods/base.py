@@ -13,6 +13,7 @@ from kvicreg.options import Family, Options
 __all__ = ["METHODS", "Method", "MethodOptions", "StepResult"]
 
 METHODS: Family[MethodOptions] = Family("method", "kvicreg.methods")
+"""The methods by name: `--method NAME`. A method joins them with the options that name it."""
 
 
 @dataclass(frozen=True, kw_only=True)

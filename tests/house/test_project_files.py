@@ -15,9 +15,9 @@ YAML_FILES = sorted([*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.
 
 
 def requirements() -> dict[str, Requirement]:
-    """What the package and its extras need, by name; not what only developers do."""
-    extras = PROJECT["optional-dependencies"]
-    lines = [*PROJECT["dependencies"], *(line for name, needs in extras.items() if name != "dev" for line in needs)]
+    """What the package and its extras need, by name; not what only developers and the site do."""
+    extras = [needs for name, needs in PROJECT["optional-dependencies"].items() if name not in ("dev", "docs")]
+    lines = [*PROJECT["dependencies"], *(line for needs in extras for line in needs)]
     return {r.name: r for r in map(Requirement, lines) if r.name != "kvicreg"}
 
 

@@ -1,0 +1,1 @@
+"""The documentation site: what mkdocs needs to build it beyond the pages in docs/. Not part of the package."""
