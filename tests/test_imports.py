@@ -26,10 +26,11 @@ MAY_IMPORT = {
     "runs": {"methods", "data", "models", "optimizers"},
     "training": {"runs", "measures"},
     "evaluation": {"runs", "measures"},
+    "explore": {"evaluation"},
     "selection": {"training", "evaluation"},
     "report": {"runs"},
     "benchmarks": {"training"},
-    "cli": {"selection", "report", "benchmarks"},
+    "cli": {"selection", "explore", "report", "benchmarks"},
     "__main__": {"cli"},
     "__init__": {"training"},  # on first use
 }

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from kvicreg.data import DATA_SETS, ImageData, load
 from kvicreg.measures.features import choose_device, stream_features
+from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
 from kvicreg.storage import replacing
 
@@ -49,15 +50,25 @@ def embed(
     if out.suffix not in writers:
         raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
     encoder = load_encoder(run, projector=projector, device=choose_device(device))
-    # deep images are read in the range of those the encoder was trained on
-    intensity = encoder.description.get("intensity") if str(images) not in DATA_SETS else None
-    reading = {} if intensity is None else {"intensity": intensity}
-    data = load(images, split, image_size=encoder.image_size, channels=encoder.mean.shape[1], **reading)
+    data = images_for(encoder, images, split)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = _readable(stream_features(encoder, data, batch_size=batch_size, workers=workers))
     with replacing(out) as temporary:
         count = writers[out.suffix](temporary, rows, data, encoder.feature_dim)
     return count, encoder.feature_dim
+
+
+def images_for(
+    encoder: PretrainedEncoder, source: str | Path, split: str = "train", *, root: str | Path | None = None
+) -> ImageData:
+    """The images of a source in the size and channels that an encoder takes.
+
+    Deep images are read in the range of those that the encoder was trained on.
+    """
+    intensity = encoder.description.get("intensity") if str(source) not in DATA_SETS else None
+    reading = {} if intensity is None else {"intensity": intensity}
+    channels = encoder.mean.shape[1]
+    return load(source, split, root=root, image_size=encoder.image_size, channels=channels, **reading)
 
 
 def _readable(batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Rows]:

@@ -1,0 +1,94 @@
+"""Near duplicates: pairs, groups, and leaks between two collections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kvicreg.explore.collection import Collection
+from kvicreg.explore.index import Index
+
+__all__ = ["Leak", "duplicate_groups", "duplicate_pairs", "group_pairs", "leaks"]
+
+THRESHOLD = 0.75
+
+
+@dataclass(frozen=True)
+class Leak:
+    """An image of one collection that another has almost alike."""
+
+    index: int
+    other: int
+    similarity: float
+
+
+def duplicate_pairs(
+    images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Pairs (m, 2) of images with at least this cosine, most alike first, and their cosines (m,).
+
+    Only the nearest 15 images of each are looked at: of many copies of one image the pairs still make one group.
+
+    Args:
+        mirrored: an image that is like the mirror image of another counts too; all are embedded once more for this.
+    """
+    check_threshold(threshold)
+    tables = [images.neighbours, *([images.mirrored_neighbours] if mirrored else [])]
+    parts = [_above(*table, threshold) for table in tables]
+    ends, values = (torch.cat(part) for part in zip(*parts, strict=True))
+    readable = images.readable[ends].all(1) & (ends[:, 0] != ends[:, 1])
+    pairs, where = torch.unique(ends[readable], dim=0, return_inverse=True)
+    best = torch.full((len(pairs),), -1.0).scatter_reduce_(0, where, values[readable], "amax")
+    order = best.argsort(descending=True, stable=True)
+    return pairs[order], best[order]
+
+
+def _above(indices: Tensor, cosines: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Pairs (m, 2), the smaller number first, and their cosines, of a table of neighbours (n, k)."""
+    rows, places = (cosines >= threshold).nonzero(as_tuple=True)
+    return torch.stack((rows, indices[rows, places]), 1).sort(1).values, cosines[rows, places]
+
+
+def duplicate_groups(images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True) -> list[list[int]]:
+    """Images that are connected by pairs with at least this cosine, the largest groups first."""
+    pairs, _ = duplicate_pairs(images, threshold, mirrored=mirrored)
+    return group_pairs(pairs, len(images))
+
+
+def group_pairs(pairs: Tensor, count: int) -> list[list[int]]:
+    """The connected groups of two or more that pairs (m, 2) make among `count` images."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    if len(pairs) == 0:
+        return []
+    rows, columns = pairs.numpy().T
+    edges = coo_matrix((np.ones(len(rows), dtype=np.uint8), (rows, columns)), shape=(count, count))
+    _, component = connected_components(edges, directed=False)
+    members = np.unique(pairs.numpy())
+    groups: dict[int, list[int]] = {}
+    for member in members.tolist():
+        groups.setdefault(int(component[member]), []).append(member)
+    return sorted(groups.values(), key=lambda group: (-len(group), group))
+
+
+def leaks(images: Collection, others: Collection, threshold: float = THRESHOLD) -> list[Leak]:
+    """Each image that has one among the others with at least this cosine, with the most alike; most alike first."""
+    check_threshold(threshold)
+    if images.unit.shape[1] != others.unit.shape[1]:
+        raise ValueError("others: expected images embedded by the same encoder")
+    theirs = images.space(torch.from_numpy(np.array(others.files.features)))  # both in one space, to be comparable
+    index = Index(theirs * others.readable[:, None])
+    best, cosines = index.search(images.unit, 1)
+    rows = (cosines[:, 0] >= threshold).nonzero()[:, 0].tolist()
+    pairs = [Leak(row, int(best[row, 0]), float(cosines[row, 0])) for row in rows]
+    return sorted(pairs, key=lambda leak: -leak.similarity)
+
+
+def check_threshold(threshold: float) -> None:
+    """Raise unless it is a cosine."""
+    if not -1 <= threshold <= 1:
+        raise ValueError(f"threshold must be a cosine from -1 to 1, got {threshold}")

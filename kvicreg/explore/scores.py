@@ -1,0 +1,38 @@
+"""Which images lie apart from all others, and which few stand for all."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from kvicreg.explore.collection import Collection
+
+__all__ = ["coreset", "outlier_scores"]
+
+OUTLIER_NEIGHBOURS = 10
+
+
+def outlier_scores(images: Collection) -> Tensor:
+    """``1 - `` the mean cosine of an image with its 10 nearest others, (n,); not a number where it can't be read."""
+    scores = 1 - images.neighbours[1][:, :OUTLIER_NEIGHBOURS].mean(1)
+    return torch.where(images.readable, scores, torch.nan)
+
+
+def coreset(images: Collection, keep: int) -> Tensor:
+    """Indices (keep,) of a diverse subset, in the order in which they were taken: the first few are one too.
+
+    Farthest points first: the image nearest to the mean, then always the one that is least like all those taken. This
+    is within a factor of two of the best cover by `keep` images, and takes outliers early.
+    """
+    rows = images.readable.nonzero()[:, 0]
+    if not 1 <= keep <= len(rows):
+        raise ValueError(f"keep must be from 1 to {len(rows)}, the number of readable images, got {keep}")
+    unit = images.unit[rows]
+    nearest = torch.full((len(rows),), -torch.inf)
+    chosen = [int((unit @ unit.mean(0)).argmax())]
+    for number in range(1, keep):
+        torch.maximum(nearest, unit @ unit[chosen[-1]], out=nearest)
+        nearest[chosen[-1]] = torch.inf
+        chosen.append(int(nearest.argmin()))
+        images.report("coreset", number + 1, keep)
+    return rows[torch.tensor(chosen)]

@@ -1,0 +1,39 @@
+"""Where images are compared: features with their mean subtracted and their variances made alike, of unit length."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+__all__ = ["Space"]
+
+FLOOR = 0.01
+
+
+class Space:
+    """``x -> V (L + r mean(L))^(-1/2) V^T (x - mean)``, scaled to unit length, with covariance ``V L V^T``.
+
+    Without it a few directions in which all images differ decide every cosine. The ridge r is the number of features
+    over that of images, and at least 0.01: of few images the small variances are not known.
+
+    Args:
+        features: (n, q), those that the mean and the variances are of.
+
+    Example:
+        >>> Space(torch.tensor([[2.0, 0.1], [-2.0, 0.1], [2.0, -0.1], [-2.0, -0.1]]))(torch.tensor([[1.0, 0.0]]))
+        tensor([[1., 0.]])
+    """
+
+    def __init__(self, features: Tensor) -> None:
+        count, width = features.shape
+        self.mean = features.mean(0)
+        centred = features - self.mean
+        variances, directions = torch.linalg.eigh((centred.T @ centred).double() / count)
+        ridge = max(FLOOR, width / count) * variances.mean()
+        scale = (variances.clamp_min(0) + ridge).clamp_min(1e-12).rsqrt()
+        self.matrix = ((directions * scale) @ directions.T).float()
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Features (m, q) in this space; cosines of rows are their products."""
+        return normalize((features - self.mean) @ self.matrix, dim=1)
