@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from kvicreg.cli.errors import UsageError, command_line
@@ -16,7 +15,7 @@ def evaluate(
     fine_tune: bool = False,
     supervised: bool = False,
     groups: str | None = None,
-    robustness_images: int = 2000,
+    robustness_images: int | None = None,
     map_images: int = 3000,
     seed: int = 0,
     batch_size: int = 256,
@@ -38,7 +37,7 @@ def evaluate(
         fine_tune: also fine-tune the whole encoder with all labels, 10 epochs.
         supervised: also train the same architecture with labels from scratch, as many epochs as the run.
         groups: results by group: a text file with a name per test image, or FILE.csv:COLUMN.
-        robustness_images: test images for the robustness curves; 0 for none.
+        robustness_images: test images for the robustness curves, by default 500 to 2000; 0 for none.
         map_images: test images on the UMAP; 0 for none.
         seed: of probes, splits, intervals, the random encoder and the map.
         batch_size: images at a time.
@@ -51,6 +50,8 @@ def evaluate(
     from kvicreg.evaluation.compare import comparison_table
     from kvicreg.evaluation.evaluate import Options
     from kvicreg.evaluation.evaluate import evaluate as measure
+    from kvicreg.evaluation.progress import on_screen
+    from kvicreg.evaluation.session import Shared
     from kvicreg.runs import RunFolder
 
     if not runs:
@@ -60,10 +61,10 @@ def evaluate(
         robustness_images=robustness_images, map_images=map_images, seed=seed, batch_size=batch_size, device=device,
         workers=workers, data_root=data_root,
     )  # fmt: skip
-    for run in runs:
-        command = shlex.join(["kvicreg", *command_line])
-        results = measure(run, options, command=command, say=lambda line: print(line, file=sys.stderr, flush=True))
-        print(results["verdict"])
+    command, shared = shlex.join(["kvicreg", *command_line]), Shared()
+    with on_screen(len(runs)) as progress:
+        results = [measure(run, options, command=command, progress=progress, shared=shared) for run in runs]
+    print("\n".join(result["verdict"] for result in results))
     print(comparison_table(runs, on=on))
     written = ", ".join(str(RunFolder(run).results_path(on)) for run in runs)
     return f"Results: {written}. Next: kvicreg report {' '.join(map(str, runs))}"

@@ -129,9 +129,13 @@ class FileData(ImageData):
             large = copy.copy(self)
             size = max(self.shape[1], min(self.stored_size, round(self.oversize * self.shape[1])))
             large.shape = (self.shape[0], size, size)
-            large._decoded = DecodedImages(len(self), large.shape, self._dtype, self.cache_limit, self.cache_folder)
-            self._for_views = large
+            self._for_views = large.cached()
         return self._for_views
+
+    def cached(self) -> FileData:
+        data = copy.copy(self)
+        data._decoded = DecodedImages(len(self), self.shape, self._dtype, self.cache_limit, self.cache_folder)
+        return data
 
     @property
     def cache_bytes(self) -> int:

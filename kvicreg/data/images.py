@@ -108,6 +108,10 @@ class ImageData:
         """The same samples in the size that views are cropped from, so that a small crop has pixels of its own."""
         return self
 
+    def cached(self) -> ImageData:
+        """The same samples; what has been decoded once is not decoded again, within `cache_limit`."""
+        return self
+
     @property
     def cache_bytes(self) -> int:
         """Bytes that the decoded images which `for_views` keeps take at most, in each process."""

@@ -59,9 +59,10 @@ def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None =
             f"no test split: {len(test)} images (a fifth, seed {seed}) held out, though pretraining may have seen them"
         )
     train.oversize = test.oversize = run.settings.data.oversize
+    train.cache_limit = test.cache_limit = run.settings.data.cache_mb * 10**6
     if on is not None:
         notes.append("normalised as the encoder's own training data")
-    return EvaluationData(train.name, train, test, "; ".join(notes) or "as they are")
+    return EvaluationData(train.name, train.cached(), test.cached(), "; ".join(notes) or "as they are")
 
 
 def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *, seed: int = 0) -> EvaluationData:

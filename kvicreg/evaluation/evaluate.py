@@ -15,9 +15,11 @@ from kvicreg.evaluation.diagnostics import diagnose
 from kvicreg.evaluation.labelled import with_labels
 from kvicreg.evaluation.maps import map_arrays, map_subset
 from kvicreg.evaluation.options import Options
+from kvicreg.evaluation.parts import parts_of
+from kvicreg.evaluation.progress import Progress, Say
 from kvicreg.evaluation.results import versions
-from kvicreg.evaluation.session import Say, Session
-from kvicreg.evaluation.subjects import Subject, trained_subject
+from kvicreg.evaluation.session import Session, Shared
+from kvicreg.evaluation.subjects import Features, features_of, subjects_of
 from kvicreg.evaluation.verdict import verdict
 from kvicreg.runs import RunFolder
 from kvicreg.runs.folder import Metrics
@@ -37,6 +39,8 @@ def evaluate(
     test: ImageData | None = None,
     command: str | None = None,
     say: Say = lambda _: None,
+    progress: Progress | None = None,
+    shared: Shared | None = None,
 ) -> dict[str, Any]:
     """Evaluate a run folder and write the results (of other data: results of their own) into it; returns them.
 
@@ -47,10 +51,15 @@ def evaluate(
         test: images to score probes on, with those; by default a fifth of them.
         command: the command line to note in the results.
         say: is given a line for each part that begins.
+        progress: how far several evaluations are, in place of `say`.
+        shared: what the evaluations of other runs have left: images and controls that are the same are not measured
+            again.
     """
     run, options = RunFolder.open(path), options or Options()
+    progress = progress or Progress(say)
     with run.lock("kvicreg evaluate"):
-        session = Session(run, options, say, data, test)
+        session = Session(run, options, progress, shared, data, test)
+        progress.begin(f"evaluating {run.name} on {session.data.name}", parts_of(session))
         results = _measure(session, command)
         arrays = {f"{s}|{m}": v.numpy() for s, measures in session.scores.items() for m, v in measures.items()}
         run.write_arrays("scores", options.on, fingerprint=np.array(session.fingerprints[1]), **arrays)
@@ -63,7 +72,7 @@ def _measure(session: Session, command: str | None) -> dict[str, Any]:
     data, options = session.data, session.options
     if not data.labelled and (options.groups or options.supervised or options.fine_tune):
         raise ValueError(f"{data.name} has no labels: --groups, --supervised and --fine-tune need them")
-    encoder = trained_subject(session)
+    encoder = features_of(session, subjects_of(session)[0])
     results = _header(session, command)
     with session.timed("diagnostics"):
         results["diagnostics"] = _diagnostics(session, encoder)
@@ -73,7 +82,7 @@ def _measure(session: Session, command: str | None) -> dict[str, Any]:
     results["verdict"] = verdict(results)
     if options.map_images:
         _map(session, encoder.test_x)
-    return results | {"seconds": session.seconds, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
+    return results | {"seconds": session.progress.seconds, "finished": time.strftime("%Y-%m-%d %H:%M:%S")}
 
 
 def _header(session: Session, command: str | None) -> dict[str, Any]:
@@ -103,7 +112,7 @@ def _header(session: Session, command: str | None) -> dict[str, Any]:
     }
 
 
-def _diagnostics(session: Session, encoder: Subject) -> dict[str, Any]:
+def _diagnostics(session: Session, encoder: Features) -> dict[str, Any]:
     labels = session.data.test.labels
     return vars(
         diagnose(
@@ -115,14 +124,14 @@ def _diagnostics(session: Session, encoder: Subject) -> dict[str, Any]:
     )
 
 
-def _view(session: Session, encoder: Subject, view: int) -> Tensor:
+def _view(session: Session, encoder: Features, view: int) -> Tensor:
     """Features of a random view, as in training, of the first test images."""
     images = session.data.test.subset(torch.arange(min(VIEWED_IMAGES, len(session.data.test))))
 
     def look(images: Tensor, samples: Tensor) -> Tensor:
         return session.views(images, samples, seed=session.options.seed, epoch=0, view=view)
 
-    return session.extract(encoder.encoder, images.for_views(), alter=look, preprocess=lambda x: x)
+    return session.extract("diagnostics", encoder.encoder, images.for_views(), alter=look, preprocess=lambda x: x)
 
 
 def training_history(metrics: Metrics) -> dict[str, Any]:
@@ -140,7 +149,8 @@ def _map(session: Session, test_x: Tensor) -> None:
     """Write the map for the report: where each image lies, what it looks like, and its neighbours."""
     test, seed = session.data.test, session.options.seed
     rows = map_subset(len(test), cap=session.options.map_images, seed=seed)
-    with session.timed(f"map of {len(rows)} images by UMAP (its first call compiles, which takes up to a minute)"):
+    title = f"map of {len(rows)} images by UMAP (its first call compiles, which takes up to a minute)"
+    with session.timed("map", title):
         arrays = map_arrays(test_x[rows], test.subset(rows), seed=seed)
         arrays |= {"indices": rows.numpy(), "fingerprint": np.array(session.fingerprints[1])}
         session.run.write_arrays("map", session.options.on, **arrays)

@@ -5,7 +5,6 @@ The randomness covered is that of the test images alone; that of training needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,17 +32,7 @@ class PairedDifference(NamedTuple):
 def bootstrap_interval(scores: Tensor, *, level: float = 0.95, resamples: int = 2000, seed: int = 0) -> Interval:
     """Percentile bootstrap of the mean of scores (m,)."""
     values = _values(scores, "scores")
-    return Interval(float(values.mean()), *_bounds(_resampled_means(values, resamples, seed), level))
-
-
-def bootstrap_statistic(
-    statistic: Callable[..., float], *columns: np.ndarray, level: float = 0.95, resamples: int = 200, seed: int = 0
-) -> Interval:
-    """Percentile bootstrap of `statistic` of columns (m,), for what is not a mean; a resample draws images."""
-    generator, count = np.random.default_rng(seed), len(columns[0])
-    draws = [generator.integers(count, size=count) for _ in range(resamples)]
-    values = np.array([statistic(*(column[draw] for column in columns)) for draw in draws])
-    return Interval(float(statistic(*columns)), *_bounds(values, level))
+    return Interval(float(values.mean()), *bounds(_resampled_means(values, resamples, seed), level))
 
 
 def paired_bootstrap(
@@ -61,7 +50,7 @@ def paired_bootstrap(
     means = _resampled_means(difference, resamples, seed)
     tail = min((means <= 0).sum(), (means >= 0).sum())
     p = min(1.0, 2 * (1 + tail) / (resamples + 1))
-    return PairedDifference(float(difference.mean()), *_bounds(means, level), float(p))
+    return PairedDifference(float(difference.mean()), *bounds(means, level), float(p))
 
 
 def _values(scores: Tensor, name: str) -> np.ndarray:
@@ -71,7 +60,8 @@ def _values(scores: Tensor, name: str) -> np.ndarray:
     return values
 
 
-def _bounds(values: np.ndarray, level: float) -> tuple[float, float]:
+def bounds(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """The percentiles that hold the share `level` of resampled values (r,)."""
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 

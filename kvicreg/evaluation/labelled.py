@@ -2,87 +2,131 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from kvicreg.data import ImageData
 from kvicreg.data.groups import read_groups
 from kvicreg.evaluation.clusters import clustering
 from kvicreg.evaluation.fairness import by_group
-from kvicreg.evaluation.intervals import paired_bootstrap
+from kvicreg.evaluation.intervals import bootstrap_interval, paired_bootstrap
 from kvicreg.evaluation.maps import map_subset
 from kvicreg.evaluation.probes import LinearProbe, ProbeResult, few_label_probe, fit_linear_probe, knn, sgd_probe
 from kvicreg.evaluation.results import measure
-from kvicreg.evaluation.robustness import RobustnessCurve, robustness
+from kvicreg.evaluation.robustness import PASSES, RobustnessCurve, robustness
 from kvicreg.evaluation.session import Session
-from kvicreg.evaluation.subjects import Subject, other_subjects
+from kvicreg.evaluation.subjects import Features, Subject, features_of, subjects_of
 from kvicreg.evaluation.supervised import fine_tuning
 
-__all__ = ["confusion", "with_labels"]
+__all__ = ["confusion", "shared_key", "shifted_rows", "with_labels"]
 
 FEW_LABELS = {"labels_1_percent": 0.01, "labels_10_percent": 0.1}
 DRAWS = 3
 CLUSTERED_IMAGES = 10_000
+LEAST_SHIFTED, MOST_SHIFTED = 500, 2000
 
 
-def with_labels(session: Session, encoder: Subject) -> dict[str, Any]:
+class Measured(NamedTuple):
+    """What was measured of a subject: entries of the results, scores of each test image, its probe and its curves."""
+
+    measures: dict[str, Any]
+    scores: dict[str, Tensor]
+    probe: LinearProbe
+    curves: list[RobustnessCurve]
+
+
+def with_labels(session: Session, encoder: Features) -> dict[str, Any]:
     """The part of the results that needs labels."""
     data, options = session.data, session.options
     assert data.test.labels is not None
-    labels = data.test.labels
-    subjects = {"encoder": encoder, **other_subjects(session)}
-    probes: dict[str, LinearProbe] = {}
-    measures: dict[str, dict[str, Any]] = {}
-    for name, subject in subjects.items():
-        with session.timed(f"probes: {name}"):
-            probes[name], measures[name] = _probe(session, name, subject)
+    measured: dict[str, Measured] = {}
+    for subject in subjects_of(session):
+        measured[subject.name] = _measured(session, subject, encoder if subject.name == "encoder" else None)
+        session.scores[subject.name] = measured[subject.name].scores
+    measures = {name: values.measures for name, values in measured.items()}
     if options.fine_tune:
         measures["encoder"]["fine_tuning"] = _fine_tuned(session)
-    predictions = probes["encoder"].predict(encoder.test_x)
+    labels, predictions = data.test.labels, measured["encoder"].probe.predict(encoder.test_x)
     results: dict[str, Any] = {
         "subjects": measures,
-        "against": {name: _differences(session, name) for name in subjects if name != "encoder"},
+        "against": {name: _differences(session, name) for name in measures if name != "encoder"},
         "confusion": confusion(labels, predictions),
     }
     if options.groups:
         names = read_groups(options.groups, data.test)
         correct = (predictions == labels).float()
         results["groups"] = by_group(correct, encoder.test_x, names, seed=options.seed)
-    if options.robustness_images:
-        results["robustness"] = _robustness(session, subjects, probes)
+    if count := len(shifted_rows(session)):
+        curves = {name: values.curves for name, values in measured.items() if values.curves}
+        unit = "fraction of test images, probe fitted on clean images"
+        results["robustness"] = {"images": count, "unit": unit, "curves": curves}
     return results
 
 
-def _probe(session: Session, name: str, subject: Subject) -> tuple[LinearProbe, dict[str, Any]]:
-    """All measures of one subject; the SGD probe is for what was learnt, not for controls."""
+def _measured(session: Session, subject: Subject, features: Features | None = None) -> Measured:
+    """All measures of a subject; of one that other runs have too, they are taken once."""
+
+    def compute() -> Measured:
+        whole = features or features_of(session, subject)
+        with session.timed(f"probes: {subject.name}"):
+            probe, measures, scores = _probe(session, subject.name, whole)
+        curves = _curves(session, subject.name, whole.encoder, probe) if subject.has_curves else []
+        return Measured(measures, scores, probe, curves)
+
+    return session.shared.once(shared_key(session, subject), compute) if subject.is_shared else compute()
+
+
+def shared_key(session: Session, subject: Subject) -> Hashable:
+    """What the measures of a subject depend on."""
+    options = session.options
+    return (subject.name, str(subject.key), session.fingerprints, options.seed, options.robustness_images)
+
+
+def _probe(session: Session, name: str, features: Features) -> tuple[LinearProbe, dict[str, Any], dict[str, Tensor]]:
+    """The measures of features; the SGD probe is for what was learnt, not for controls."""
     seed, data = session.options.seed, session.data
     assert data.train.labels is not None
     assert data.test.labels is not None
     train_y, test_y = data.train.labels, data.test.labels
-    sets = (subject.train_x, train_y, subject.test_x, test_y)
-    probe = fit_linear_probe(subject.train_x, train_y, seed=seed)
-    results = {"linear_probe": ProbeResult.of(probe.predict(subject.test_x), test_y, **probe.settings)}
+    sets = (features.train_x, train_y, features.test_x, test_y)
+    probe = fit_linear_probe(features.train_x, train_y, seed=seed)
+    results = {"linear_probe": ProbeResult.of(probe.predict(features.test_x), test_y, **probe.settings)}
     if name in ("encoder", "projector"):
         results["sgd_probe"] = sgd_probe(*sets, seed=seed)
     results["knn"] = knn(*sets, k=min(20, len(train_y)))
-    measures = {key: session.record(name, key, result.correct, **result.settings) for key, result in results.items()}
+    scores = {key: result.correct for key, result in results.items()}
+    settings = {key: result.settings for key, result in results.items()}
     for key, fraction in FEW_LABELS.items():
         draws = [few_label_probe(*sets, fraction=fraction, seed=seed + draw) for draw in range(DRAWS)]
-        mean = torch.stack([draw.correct for draw in draws]).mean(0)
-        measures[key] = session.record(name, key, mean, labels=draws[0].settings["labels"], draws=DRAWS)
-    clusters = clustering(subject.test_x[:CLUSTERED_IMAGES], test_y[:CLUSTERED_IMAGES], seed=seed)
+        scores[key] = torch.stack([draw.correct for draw in draws]).mean(0)
+        settings[key] = {"labels": draws[0].settings["labels"], "draws": DRAWS}
+    measures = {key: entry(scores[key], key, seed, settings[key]) for key in scores}
+    clusters = clustering(features.test_x[:CLUSTERED_IMAGES], test_y[:CLUSTERED_IMAGES], seed=seed)
     measures["nmi"] = measure(clusters.nmi, "nmi", clusters=clusters.clusters)
     measures["ari"] = measure(clusters.ari, "ari", clusters=clusters.clusters)
-    return probe, measures
+    return probe, measures, scores
+
+
+def entry(scores: Tensor, key: str, seed: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """The mean of the scores of each test image (m,) as an entry of the results."""
+    return measure(bootstrap_interval(scores, seed=seed), key, **settings)
 
 
 def _fine_tuned(session: Session) -> dict[str, Any]:
-    data = session.data
+    data, seed = session.data, session.options.seed
     with session.timed("fine-tuning"):
-        result = fine_tuning(session.encoder, data.train, data.test, session.views, seed=session.options.seed)
-    return session.record("encoder", "fine_tuning", result.correct, **result.settings)
+        result = fine_tuning(
+            session.encoder,
+            data.train,
+            data.test,
+            session.views,
+            seed=seed,
+            progress=lambda *_: session.progress.advance("fine-tuning", len(data.train)),
+        )
+    session.scores["encoder"]["fine_tuning"] = result.correct
+    return entry(result.correct, "fine_tuning", seed, result.settings)
 
 
 def _differences(session: Session, name: str) -> dict[str, Any]:
@@ -100,23 +144,26 @@ def confusion(labels: Tensor, predictions: Tensor) -> list[list[int]]:
     return torch.bincount(labels * classes + predictions, minlength=classes**2).view(classes, classes).tolist()
 
 
-def _robustness(session: Session, subjects: dict[str, Subject], probes: dict[str, LinearProbe]) -> dict[str, Any]:
-    """Curves of the encoder and of the controls that learnt nothing, on a sample of the test images."""
-    rows = map_subset(len(session.data.test), cap=session.options.robustness_images, seed=session.options.seed)
-    images = session.data.test.subset(rows)
-    curves = {}
-    for name in ("encoder", "raw pixels", "random encoder"):
-        if name in subjects:
-            with session.timed(f"robustness: {name}"):
-                curves[name] = _curves(session, subjects[name], probes[name], images)
-    return {"images": len(rows), "unit": "fraction of test images, probe fitted on clean images", "curves": curves}
+def shifted_rows(session: Session) -> Tensor:
+    """The test images of the robustness curves: by default so many that all shifts cost as much as the features."""
+    options, (train, test) = session.options, (len(session.data.train), len(session.data.test))
+    count = options.robustness_images
+    if count is None:
+        count = min(MOST_SHIFTED, max(LEAST_SHIFTED, (train + test) // PASSES))
+    return map_subset(test, cap=count, seed=options.seed)
 
 
-def _curves(session: Session, subject: Subject, probe: LinearProbe, images: ImageData) -> list[RobustnessCurve]:
-    assert images.labels is not None
-    return robustness(
-        lambda alter: session.extract(subject.encoder, images, alter=alter),
-        probe,
-        images.labels,
-        seed=session.options.seed,
+def _curves(session: Session, name: str, encoder: nn.Module, probe: LinearProbe) -> list[RobustnessCurve]:
+    """The robustness of a probe on a sample of the test images."""
+    rows, seed = shifted_rows(session), session.options.seed
+    if not len(rows):
+        return []
+    images = session.shared.once(
+        ("shifted", session.fingerprints, len(rows), seed), lambda: session.data.test.subset(rows).cached()
     )
+    assert images.labels is not None
+    part = f"robustness: {name}"
+    with session.timed(part):
+        return robustness(
+            lambda alter: session.extract(part, encoder, images, alter=alter), probe, images.labels, seed=seed
+        )

@@ -27,7 +27,12 @@ class Options(options.Options):
         None,
         "Results by group: a text file with a name per test image, FILE.csv:COLUMN, or a column of groups.csv there.",
     )
-    robustness_images: int = option(2000, "Test images used for the robustness curves; 0 for none.", at_least=0)
+    robustness_images: int | None = option(
+        None,
+        "Test images used for the robustness curves; by default 500 to 2000, so that they cost no more than the "
+        "features of all images; 0 for none.",
+        at_least=0,
+    )
     map_images: int = option(3000, "Test images on the UMAP; 0 for none.", at_least=0)
     seed: int = option(
         0, "Seed of probes, splits, intervals, the random encoder and the map.", at_least=0, at_most=2**31 - 1

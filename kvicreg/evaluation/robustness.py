@@ -29,6 +29,8 @@ SHIFTS: dict[str, tuple[str, tuple[float, ...]]] = {
     "translation": ("distance, of the image side", (0, 0.04, 0.08, 0.12, 0.16, 0.2)),
 }
 SEVERITIES = range(6)
+PASSES = 1 + 5 * len(SHIFTS)
+"""How often each image is encoded for all curves: severity 0 is the same for every shift."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,6 @@ def robustness(
     *,
     shifts: tuple[str, ...] = tuple(SHIFTS),
     seed: int = 0,
-    progress: Callable[[str, int], None] | None = None,
 ) -> list[RobustnessCurve]:
     """Curves of a probe fitted on clean images; `encode(alter)` gives features of the altered test images."""
     curves = []
@@ -89,8 +90,6 @@ def robustness(
             if severity == 0 and clean is not None:  # severity 0 is the same for every shift
                 accuracy.append(clean)
                 continue
-            if progress is not None:
-                progress(shift, severity)
             alter = partial(_alter, shift=shift, severity=severity, seed=seed)
             correct = (probe.predict(encode(alter)) == labels.cpu()).float()
             accuracy.append(bootstrap_interval(correct, seed=seed))

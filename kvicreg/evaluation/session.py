@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
 from kvicreg.data import ImageData
-from kvicreg.evaluation.data import evaluation_data, given_data, training_views
-from kvicreg.evaluation.intervals import bootstrap_interval
+from kvicreg.evaluation.data import EvaluationData, evaluation_data, given_data, training_views
 from kvicreg.evaluation.options import Options
-from kvicreg.evaluation.results import measure
+from kvicreg.evaluation.progress import Progress
 from kvicreg.measures.features import FeatureCache, choose_device, extract, fingerprint
 from kvicreg.runs import RunFolder
 
-__all__ = ["Say", "Session"]
+__all__ = ["Session", "Shared"]
 
-Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+class Shared:
+    """What evaluations one after the other have in common: images that were opened, and controls that were measured."""
+
+    def __init__(self) -> None:
+        self._values: dict[Hashable, Any] = {}
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """The value of a key, computed when it is first needed."""
+        if key not in self._values:
+            self._values[key] = compute()
+        value: T = self._values[key]
+        return value
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
 
 
 class Session:
@@ -29,7 +44,8 @@ class Session:
     Args:
         run: the run.
         options: what to evaluate.
-        say: is given a line for each part that begins.
+        progress: is told each part that begins.
+        shared: what earlier evaluations have left.
         data, test: images of a run that was given its own from Python.
     """
 
@@ -37,46 +53,57 @@ class Session:
         self,
         run: RunFolder,
         options: Options,
-        say: Say,
+        progress: Progress | None = None,
+        shared: Shared | None = None,
         data: ImageData | None = None,
         test: ImageData | None = None,
     ) -> None:
-        say(f"evaluating {run.name} on {options.on or run.settings.data.source}")
-        self.run, self.options, self.say = run, options, say
+        self.run, self.options = run, options
+        self.progress, self.shared = progress or Progress(), shared or Shared()
         self.device = choose_device(options.device)
         self.encoder = run.encoder(device=self.device)
-        if data is None:
-            self.data = evaluation_data(run, options.on, root=options.data_root, seed=options.seed)
-        else:
-            self.data = given_data(run, data, test, seed=options.seed)
+        self.data, self.fingerprints = self._data(data, test)
         self.views = training_views(run)
-        self.fingerprints = (fingerprint(self.data.train), fingerprint(self.data.test))
         self.cache = FeatureCache(run.features)
-        self.seconds: dict[str, float] = {}
         self.scores: dict[str, dict[str, Tensor]] = {}  # subject -> measure -> (m,), one for each test image
 
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Say that a part begins, and add up how long it takes."""
-        self.say(f"{part} ...")
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = round(self.seconds.get(part, 0.0) + time.perf_counter() - start, 2)
+    def _data(self, data: ImageData | None, test: ImageData | None) -> tuple[EvaluationData, tuple[str, str]]:
+        """The images, and their fingerprints."""
+        run, options = self.run, self.options
+        if data is not None:
+            images = given_data(run, data, test, seed=options.seed)
+            return images, (fingerprint(images.train), fingerprint(images.test))
 
-    def extract(self, encoder: nn.Module, data: ImageData, **more: Any) -> Tensor:
-        """Features (n, q) of images."""
-        return extract(encoder, data, batch_size=self.options.batch_size, workers=self.options.workers, **more)
+        def opened() -> tuple[EvaluationData, tuple[str, str]]:
+            images = evaluation_data(run, options.on, root=options.data_root, seed=options.seed)
+            return images, (fingerprint(images.train), fingerprint(images.test))
 
-    def features(self, name: str, encoder: nn.Module, *key: Any) -> tuple[Tensor, Tensor]:
+        description = run.description
+        key = (options.on, run.settings.data, description["image_size"], len(description["mean"]))
+        return self.shared.once(key, opened)
+
+    def timed(self, part: str, title: str | None = None) -> AbstractContextManager[None]:
+        """A part, while it is under way: it is told when it begins, and its seconds are added up."""
+        return self.progress.part(part, title)
+
+    def extract(self, part: str, encoder: nn.Module, data: ImageData, **more: Any) -> Tensor:
+        """Features (n, q) of images, as (a piece of) a part."""
+        size, done = self.options.batch_size, [0]
+
+        def tell(images: int, _: int) -> None:
+            self.progress.advance(part, images - done[0])
+            done[0] = images
+
+        return extract(encoder, data, batch_size=size, workers=self.options.workers, progress=tell, **more)
+
+    def features(self, name: str, encoder: nn.Module, *key: Any, is_stored: bool = True) -> tuple[Tensor, Tensor]:
         """Features of train and test images, from the cache when `key` (what the weights depend on) is there."""
-        train, test = self.fingerprints
-        with self.timed(f"features: {name}"):
-            return (
-                self.cache.get(partial(self.extract, encoder, self.data.train), name, train, *key),
-                self.cache.get(partial(self.extract, encoder, self.data.test), name, test, *key),
-            )
+        part = f"features: {name}"
 
-    def record(self, subject: str, key: str, scores: Tensor, **settings: Any) -> dict[str, Any]:
-        """Note the score of each test image (m,) by a measure; returns their mean as an entry of the results."""
-        self.scores.setdefault(subject, {})[key] = scores
-        return measure(bootstrap_interval(scores, seed=self.options.seed), key, **settings)
+        def features_of(data: ImageData, print: str) -> Tensor:
+            compute = partial(self.extract, part, encoder, data)
+            return self.cache.get(compute, name, print, *key) if is_stored else compute()
+
+        with self.timed(part):
+            train, test = self.fingerprints
+            return features_of(self.data.train, train), features_of(self.data.test, test)

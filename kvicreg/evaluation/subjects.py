@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -10,10 +12,31 @@ from kvicreg.evaluation.controls import RawPixels, random_encoder
 from kvicreg.evaluation.session import Session
 from kvicreg.evaluation.supervised import train_with_labels
 
-__all__ = ["Subject", "other_subjects", "trained_subject"]
+__all__ = ["Features", "Subject", "features_of", "subjects_of"]
 
 
-class Subject(NamedTuple):
+@dataclass(frozen=True)
+class Subject:
+    """An encoder that is measured.
+
+    Attributes:
+        name: what tables call it.
+        make: gives the encoder.
+        key: what its features depend on beside the images.
+        is_shared: whether other runs on the same images have the same one.
+        has_curves: whether its robustness is measured.
+        is_stored: whether its features are worth a file.
+    """
+
+    name: str
+    make: Callable[[], nn.Module]
+    key: tuple[Any, ...]
+    is_shared: bool = False
+    has_curves: bool = False
+    is_stored: bool = True
+
+
+class Features(NamedTuple):
     """An encoder with its features of the train images (n, q) and of the test images (m, q)."""
 
     encoder: nn.Module
@@ -21,36 +44,44 @@ class Subject(NamedTuple):
     test_x: Tensor
 
 
-def trained_subject(session: Session, *, projector: bool = False) -> Subject:
-    """The run's encoder, or the embeddings that its loss saw."""
-    run = session.run
-    encoder = run.encoder(projector=True, device=session.device) if projector else session.encoder
-    name = "projector" if projector else "encoder"
-    return Subject(encoder, *session.features(name, encoder, run.encoder_hash))
-
-
-def other_subjects(session: Session) -> dict[str, Subject]:
-    """What the encoder is compared with, by name."""
+def subjects_of(session: Session) -> list[Subject]:
+    """The run's encoder, and then what it is compared with."""
     run, options = session.run, session.options
-    pixels = RawPixels(session.data.test.shape)
-    subjects = {"raw pixels": Subject(pixels, *session.features("raw pixels", pixels))}
-    architecture = run.description["architecture"]
+    shape, architecture = session.data.test.shape, run.description["architecture"]
+    subjects = [
+        Subject("encoder", lambda: session.encoder, (run.encoder_hash,), has_curves=True),
+        Subject("raw pixels", lambda: RawPixels(shape), (), is_shared=True, has_curves=True, is_stored=False),
+    ]
     if architecture["name"] != "custom":
-        untrained = random_encoder(session.encoder, seed=options.seed)
-        key = (architecture, run.description["mean"], options.seed)
-        subjects["random encoder"] = Subject(untrained, *session.features("random encoder", untrained, *key))
+        key = (architecture, run.description["mean"], run.description["std"], options.seed)
+        untrained = lambda: random_encoder(session.encoder, seed=options.seed)  # noqa: E731
+        subjects.append(Subject("random encoder", untrained, key, is_shared=True, has_curves=True))
     if options.projector:
-        subjects["projector"] = trained_subject(session, projector=True)
+        whole = lambda: run.encoder(projector=True, device=session.device)  # noqa: E731
+        subjects.append(Subject("projector", whole, (run.encoder_hash,)))
     if options.supervised:
-        subjects["supervised"] = _supervised(session)
+        length = run.settings.schedule.epochs
+        subjects.append(Subject("supervised", lambda: _supervised(session), (length, run.encoder_hash, options.seed)))
     return subjects
 
 
-def _supervised(session: Session) -> Subject:
+def features_of(session: Session, subject: Subject) -> Features:
+    """A subject's encoder with its features of all images."""
+    encoder = subject.make()
+    return Features(encoder, *session.features(subject.name, encoder, *subject.key, is_stored=subject.is_stored))
+
+
+def _supervised(session: Session) -> nn.Module:
     """The same architecture trained with labels from scratch, for as many epochs as the run."""
     run, seed = session.run, session.options.seed
-    epochs = run.settings.schedule.epochs
+    epochs, images = run.settings.schedule.epochs, len(session.data.train)
     with session.timed("supervised control"):
-        untrained = random_encoder(session.encoder, seed=seed)
-        encoder, _ = train_with_labels(untrained, session.data.train, session.views, epochs=epochs, seed=seed)
-    return Subject(encoder, *session.features("supervised", encoder, epochs, run.encoder_hash, seed))
+        encoder, _ = train_with_labels(
+            random_encoder(session.encoder, seed=seed),
+            session.data.train,
+            session.views,
+            epochs=epochs,
+            seed=seed,
+            progress=lambda *_: session.progress.advance("supervised control", images),
+        )
+    return encoder

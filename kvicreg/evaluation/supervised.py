@@ -13,6 +13,8 @@ from kvicreg.evaluation.probes import ProbeResult
 from kvicreg.measures.features import extract
 from kvicreg.models import PretrainedEncoder
 
+FINE_TUNING_EPOCHS = 10
+
 
 def train_with_labels(
     encoder: PretrainedEncoder,
@@ -62,7 +64,7 @@ def fine_tuning(
     test: ImageData,
     views: Views,
     *,
-    epochs: int = 10,
+    epochs: int = FINE_TUNING_EPOCHS,
     learning_rate: float = 3e-4,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,

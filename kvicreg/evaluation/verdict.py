@@ -28,20 +28,37 @@ def verdict(results: dict[str, Any]) -> str:
         f"{results['data']['name']} test images ({percent(probe['low'])} to {percent(probe['high'])})"
     )
     parts = [
-        _against(called, results["against"][name]["linear_probe"])
-        for name, called in CONTROLS.items()
-        if name in results["against"]
+        _against(called, results["against"][name]) for name, called in CONTROLS.items() if name in results["against"]
     ]
     if parts:
         sentence += ": " + _joined(parts)
     return f"{sentence}. The features are {collapse}."
 
 
-def _against(called: str, difference: dict[str, float]) -> str:
+def _against(called: str, differences: dict[str, dict[str, float]]) -> str:
+    """The difference of the linear probes, and that of k-NN where it is the one that is clear, or twice as large."""
+    probe, neighbours = differences["linear_probe"], differences["knn"]
+    if _is_clear(probe):
+        sentence = f"{_points(probe)} {called}"
+    else:
+        points = f"{100 * probe['difference']:+.1f} points, p = {probe['p_value']:.2g}"
+        sentence = f"no clear difference from {called} ({points})"
+    if not _is_clear(neighbours):
+        return sentence
+    if not _is_clear(probe):
+        return f"{sentence}, but k-NN is {_points(neighbours)} it"
+    apart = abs(neighbours["difference"]) > 2 * abs(probe["difference"])
+    apart |= neighbours["difference"] * probe["difference"] < 0
+    return f"{sentence} (k-NN: {_points(neighbours)})" if apart else sentence
+
+
+def _is_clear(difference: dict[str, float]) -> bool:
+    return difference["p_value"] < 0.05
+
+
+def _points(difference: dict[str, float]) -> str:
     points = 100 * difference["difference"]
-    if difference["p_value"] >= 0.05:
-        return f"no clear difference from {called} ({points:+.1f} points, p = {difference['p_value']:.2g})"
-    return f"{abs(points):.1f} points {'above' if points > 0 else 'below'} {called}"
+    return f"{abs(points):.1f} points {'above' if points > 0 else 'below'}"
 
 
 def _joined(parts: list[str]) -> str:

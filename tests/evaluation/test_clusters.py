@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix
 
 from kvicreg.evaluation import clustering
+from kvicreg.evaluation.clusters import adjusted_rand, mutual_information
 
 
 def test_clusters_that_are_the_classes_score_one_and_noise_scores_nothing():
@@ -16,3 +19,12 @@ def test_clusters_that_are_the_classes_score_one_and_noise_scores_nothing():
     noise = clustering(blobs, shuffled)
     assert noise.ari.value < 0.05
     assert noise.ari.low <= noise.ari.value <= noise.ari.high
+
+
+@pytest.mark.parametrize("clusters", [1, 3, 7])
+def test_both_scores_are_scikit_learns(clusters):
+    rng = np.random.default_rng(clusters)
+    classes, numbers = rng.integers(4, size=100), rng.integers(clusters, size=100)
+    tables = contingency_matrix(classes, numbers)[None].astype(float)
+    assert mutual_information(tables)[0] == pytest.approx(normalized_mutual_info_score(classes, numbers), abs=1e-9)
+    assert adjusted_rand(tables)[0] == pytest.approx(adjusted_rand_score(classes, numbers), abs=1e-9)

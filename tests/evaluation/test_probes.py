@@ -20,24 +20,57 @@ def digits() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     return x[:1297], y[:1297], x[1297:], y[1297:]
 
 
-@pytest.mark.parametrize("C", [0.01, 1.0])
+def scikit_learns(C: float):
+    """scikit-learn's logistic regression, run until it has converged."""
+    return make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=10_000, tol=1e-8))
+
+
+@pytest.mark.parametrize("C", [0.0001, 0.01, 1.0])
 def test_linear_probe_on_raw_digits_equals_scikit_learns_logistic_regression(digits, C):
     train_x, train_y, test_x, test_y = digits
     ours = linear_probe(*digits, C=C)
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=200))
-    model.fit(train_x.numpy(), train_y.numpy())
+    model = scikit_learns(C).fit(train_x.double().numpy(), train_y.numpy())
     assert np.array_equal(ours.predictions.numpy(), model.predict(test_x.numpy()))
     assert ours.accuracy == pytest.approx(model.score(test_x.numpy(), test_y.numpy()), abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [30, 300], ids=["fewer rows than features", "more"])
+@pytest.mark.parametrize("C", [0.01, 1.0])
+def test_scores_of_long_correlated_rows_are_scikit_learns(digits, count, C):
+    """Rows of 256 features with a spectrum that decays as that of pixels: where plain L-BFGS is slow."""
+    generator = torch.Generator().manual_seed(0)
+    mixing = torch.randn(64, 256, generator=generator) / torch.arange(1, 65)[:, None]
+    x, t = digits[0][:count] @ mixing, digits[2] @ mixing
+    y = digits[1][:count]
+    ours = fit_linear_probe(x, y, C=C)
+    model = scikit_learns(C).fit(x.double().numpy(), y.numpy())
+    scores = model.decision_function(t.double().numpy())
+    assert ours.settings["converged"]
+    assert np.abs(ours.scores(t).double().numpy() - scores).mean() < 2e-3 * np.abs(scores).mean()
 
 
 def test_linear_probe_scores_equal_scikit_learns_for_two_classes(digits):
     train_x, train_y, test_x, _ = digits
     keep = train_y < 2
     probe = fit_linear_probe(train_x[keep], train_y[keep], C=0.1)
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=200))
-    model.fit(train_x[keep].numpy(), train_y[keep].numpy())
+    model = scikit_learns(0.1).fit(train_x[keep].double().numpy(), train_y[keep].numpy())
     ours = probe.scores(test_x).softmax(1).numpy()
-    np.testing.assert_allclose(ours, model.predict_proba(test_x.numpy()), atol=2e-3)
+    np.testing.assert_allclose(ours, model.predict_proba(test_x.double().numpy()), atol=1e-4)
+
+
+def test_the_choice_of_c_is_that_of_trying_them_all(digits):
+    """The search stops early along the grid; scikit-learn's whole grid has its best where the search has."""
+    train_x, train_y, test_x, test_y = digits
+    generator = torch.Generator().manual_seed(1)
+    noisy = train_x + 12 * torch.randn(train_x.shape, generator=generator)
+    order = torch.randperm(len(noisy), generator=torch.Generator().manual_seed(0))
+    score, fit = order[: len(order) // 5], order[len(order) // 5 :]
+    rows = StandardScaler().fit_transform(noisy.double().numpy())
+    accuracy = []
+    for C in C_GRID:
+        model = LogisticRegression(C=C, max_iter=10_000, tol=1e-6).fit(rows[fit], train_y[fit].numpy())
+        accuracy.append(model.score(rows[score], train_y[score].numpy()))
+    assert linear_probe(noisy, train_y, test_x, test_y).settings["C"] == C_GRID[int(np.argmax(accuracy))]
 
 
 def test_regularisation_is_chosen_on_train_and_told(digits):
