@@ -14,8 +14,9 @@ from experiments.common import Cell, Experiment, Job, Result, Split
 from kvicreg.methods import METHODS
 
 KERNELS = ("linear", "laplacian", "rq")  # of Kernel VICReg, beside rbf, which every kernel method runs with
+NARROW = {"w-mse": {"projector_outputs": 64}}  # whitening needs more images in a batch than outputs
 PEERS: list[tuple[str, dict[str, Any]]] = [
-    (method, {"kernel": kernel} if kernel else {})
+    (method, {"kernel": kernel} if kernel else NARROW.get(method, {}))
     for method in sorted(METHODS.load())
     for kernel in (("rbf",) if method.startswith("kernel-") else ("",)) + (KERNELS * (method == "kernel-vicreg"))
 ]

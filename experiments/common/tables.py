@@ -98,10 +98,13 @@ def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
     return markdown(["method", *SCORES.values(), "seeds", "seconds of training"], lines)
 
 
-def grid(rows: Sequence[Row], down: str, across: str) -> str:
-    """A line for each value of one column, the linear probe for each value of another."""
+def grid(rows: Sequence[Row], down: str, across: str, score: str = "probe") -> str:
+    """A line for each value of one column, a score for each value of another."""
     of, columns = groups(rows, down, across), groups(rows, across)
-    lines = ([line, *(percent(of[line, c]) if (line, c) in of else "" for c in columns)] for line in groups(rows, down))
+    lines = (
+        [line, *(percent(of[line, c], score) if (line, c) in of else "" for c in columns)]
+        for line in groups(rows, down)
+    )
     return markdown([down, *columns], lines)
 
 

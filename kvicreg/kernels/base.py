@@ -90,8 +90,8 @@ class Kernel(nn.Module):
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         """`squared_distance` of these pairs; overridden where the three terms cancel."""
-        ends = self.evaluate(SamePoints(pairs.x)) + self.evaluate(SamePoints(pairs.y))
-        return (ends - 2 * self.evaluate(pairs)).clamp_min(0)
+        first, second = pairs.at_ends(lambda x: self.evaluate(SamePoints(x)))
+        return (first + second - 2 * self.evaluate(pairs)).clamp_min(0)
 
     # -- random Fourier features ---------------------------------------------------------------------------------
 

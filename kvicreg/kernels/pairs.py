@@ -12,7 +12,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from itertools import combinations
 from typing import Self
 
 import torch
@@ -32,12 +31,14 @@ from kvicreg.kernels.tensors import at_least_float32, full_precision
 
 __all__ = [
     "AllPairs",
+    "EveryTwoViews",
     "MatchedPairs",
     "Pairs",
     "SamePoints",
     "ViewPairs",
     "at_least_float32",
     "full_precision",
+    "matched_views",
     "safe_sqrt",
 ]
 
@@ -138,6 +139,10 @@ class MatchedPairs(Pairs):
             )
         self.dimension, self._squared = self.x.shape[-1], squared
 
+    def at_ends(self, of_points: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """A function of points at `x` and at `y`."""
+        return of_points(self.x), of_points(self.y)
+
     @cached_property
     def inner(self) -> Tensor:
         return (self.x * self.y).sum(-1)
@@ -152,6 +157,43 @@ class MatchedPairs(Pairs):
 
     def divided(self, scales: Tensor) -> MatchedPairs:
         return MatchedPairs(self.x / scales.to(self.x), self.y / scales.to(self.y))
+
+
+class EveryTwoViews(MatchedPairs):
+    """Row i of one view with row i of another, for every two of the views ``(v, n, p)``: ``(v (v - 1) / 2, n)``.
+
+    What is as large as a view is made once for each view, not for each pair of them.
+    """
+
+    def __init__(self, views: Tensor) -> None:
+        self.views = at_least_float32(views, "views")
+        self.dimension = views.shape[-1]
+        self._first, self._second = torch.triu_indices(len(views), len(views), offset=1, device=views.device)
+
+    def at_ends(self, of_points: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        values = of_points(self.views)
+        return values[self._first], values[self._second]
+
+    def _of_pairs(self, matrices: Tensor) -> Tensor:
+        """The entries of matrices ``(n, v, v)``, one for each row, that belong to the pairs."""
+        return matrices[:, self._first, self._second].mT
+
+    @cached_property
+    def inner(self) -> Tensor:
+        return self._of_pairs(inner_products(self.views.transpose(0, 1)))
+
+    @cached_property
+    def squared_distance(self) -> Tensor:
+        centred = self.views - self.views.detach().mean(0)
+        rows = centred.transpose(0, 1)
+        return self._of_pairs(cross_distances(rows, rows))
+
+    @cached_property
+    def l1_distance(self) -> Tensor:
+        return self._of_pairs(torch.cdist(self.views.transpose(0, 1), self.views.transpose(0, 1), p=1.0))
+
+    def divided(self, scales: Tensor) -> EveryTwoViews:
+        return EveryTwoViews(self.views / scales.to(self.views))
 
 
 class SamePoints(Pairs):
@@ -179,6 +221,11 @@ class SamePoints(Pairs):
         return SamePoints(self.x / scales.to(self.x))
 
 
+def matched_views(views: Sequence[Tensor]) -> MatchedPairs:
+    """Row i of one view with row i of another, for every two views ``(n, p)``."""
+    return MatchedPairs(views[0], views[1]) if len(views) == 2 else EveryTwoViews(torch.stack(list(views)))
+
+
 class ViewPairs:
     """Several views ``(n, p)`` of the same samples.
 
@@ -189,14 +236,16 @@ class ViewPairs:
     Of two views the distances within and across are computed together, whichever is needed first.
     """
 
+    across: MatchedPairs
+
     def __init__(self, views: Sequence[Tensor]) -> None:
         if len(views) == 2:
             two = _TwoViews(views[0], views[1])
             self.within = AllPairs(tuple(views), squared=lambda: two.distances[0])
-            self.across = [MatchedPairs(views[0], views[1], squared=lambda: two.distances[1])]
+            self.across = MatchedPairs(views[0], views[1], squared=lambda: two.distances[1])
         else:
-            self.within = AllPairs(torch.stack(list(views)))
-            self.across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]
+            stacked = torch.stack(list(views))
+            self.within, self.across = AllPairs(stacked), EveryTwoViews(stacked)
 
 
 class _TwoViews:

@@ -91,20 +91,22 @@ class SelfTuning(NormalizedKernel):
     def evaluate(self, pairs: Pairs) -> Tensor:
         if isinstance(pairs, SamePoints):
             return torch.ones_like(pairs.squared_distance)
-        assert isinstance(pairs, AllPairs | MatchedPairs)
-        a = self._amplitudes(pairs.x)
-        b = a if pairs.y is None else self._amplitudes(pairs.y)
-        matched = isinstance(pairs, MatchedPairs)
+        if isinstance(pairs, MatchedPairs):
+            a, b = pairs.at_ends(self._amplitudes)
+        else:
+            assert isinstance(pairs, AllPairs)
+            a = self._amplitudes(pairs.x).unsqueeze(-2)
+            b = a.transpose(-2, -3) if pairs.y is None else self._amplitudes(pairs.y).unsqueeze(-3)
         total = None
         for j, member in enumerate(self._members(pairs)):
-            product = a[..., j] * b[..., j] if matched else a[..., j].unsqueeze(-1) * b[..., j].unsqueeze(-2)
+            product = a[..., j] * b[..., j]
             total = member * product if total is None else total + member * product
         assert total is not None
         return total
 
     def evaluate_distance(self, pairs: MatchedPairs) -> Tensor:
         # sum_j (a_j - b_j)^2 + 2 a_j b_j (1 - k_j): nothing cancels
-        a, b = self._amplitudes(pairs.x), self._amplitudes(pairs.y)
+        a, b = pairs.at_ends(self._amplitudes)
         unlike = torch.stack([1 - member for member in self._members(pairs)], dim=-1)
         return ((a - b).square() + 2 * a * b * unlike).sum(-1)
 

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import AllPairs, SamePoints, at_least_float32, full_precision
-from kvicreg.losses.feature_space import check_approximation, unit_rows
+from kvicreg.kernels.cosine import unit_rows, unit_views
+from kvicreg.kernels.pairs import AllPairs, at_least_float32, full_precision
+from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import advance, is_training_step, resolved
@@ -156,10 +157,8 @@ def kernel_simclr(
         if approximation is not None:
             u = unit_rows(shard.gather(approximation.features(z, kernel, shard))).flatten(0, 1)
             return _other_view_entropy(u @ u.mT / temperature)
-        points = shard.gather(z).flatten(0, 1)
-        lengths = kernel.evaluate(SamePoints(points)).clamp_min(torch.finfo(points.dtype).tiny).sqrt()
-        cosines = kernel.evaluate(AllPairs(points)) / (lengths.unsqueeze(-1) * lengths)
-        return _other_view_entropy(cosines / temperature)
+        (points,), cosine = unit_views([shard.gather(z).flatten(0, 1)], kernel)
+        return _other_view_entropy(cosine.evaluate(AllPairs(points)) / temperature)
 
 
 @dataclass(frozen=True, kw_only=True)

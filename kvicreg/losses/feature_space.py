@@ -1,10 +1,8 @@
-"""What the kernel family shares: the check of its approximation, and unit vectors in feature space."""
+"""What losses in a feature space share: the check of their approximation, and unit vectors."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
+from kvicreg.kernels.cosine import unit_rows
 from kvicreg.operators import Approximation
 
 __all__ = ["check_approximation", "unit_rows"]
@@ -17,10 +15,3 @@ def check_approximation(approximation: object) -> None:
             "approximation must be None, operators.Nystrom(...) or operators.RandomFourier(...), "
             f"got {type(approximation).__name__}"
         )
-
-
-def unit_rows(z: Tensor) -> Tensor:
-    """Rows at unit length; a row of zeros stays zero, with a gradient of zero."""
-    lengths = torch.linalg.vecdot(z, z).unsqueeze(-1)
-    zero = lengths == 0
-    return z * torch.where(zero, 0.0, torch.where(zero, 1.0, lengths).rsqrt())

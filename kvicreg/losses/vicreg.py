@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any, Literal, NamedTuple, Self
 
 import torch
@@ -151,9 +150,9 @@ def vicreg_terms(
 
 
 def invariance_term(z: Tensor, shard: Shard) -> Tensor:
-    """``mean_i |z_i - z'_i|^2`` over the pairs of views ``(v, b, p)``."""
-    squares = torch.stack([(z[i] - z[j]).square().sum() for i, j in combinations(range(len(z)), 2)])
-    return shard.sum(squares.mean()) / shard.total
+    """``mean_i |z_i - z'_i|^2`` over the pairs of views ``(v, b, p)``: twice the variance of an image's views."""
+    difference = z[0] - z[1] if len(z) == 2 else (z - z.mean(0)) * (2 / (len(z) - 1)) ** 0.5
+    return shard.sum(difference.square().sum()) / shard.total
 
 
 def coordinate_variances(z: Tensor, shard: Shard) -> Tensor:

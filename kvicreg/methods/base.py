@@ -8,12 +8,28 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from torch import Tensor, nn
 
-from kvicreg.options import Family, Options
+from kvicreg.options import Family, Options, option
 
-__all__ = ["METHODS", "Method", "MethodOptions", "StepResult"]
+__all__ = ["METHODS", "ManyViews", "Method", "MethodOptions", "StepResult"]
 
 METHODS: Family[MethodOptions] = Family("method", "kvicreg.methods")
 """The methods by name: `--method NAME`. A method joins them with the options that name it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyViews(Options):
+    """How many views of each image a method sees whose loss takes any number of them."""
+
+    views_per_image: int = option(2, "Views of each image.", at_least=2)
+    local_crops: int = option(0, "Smaller crops of each image beside its views, at half the side.", at_least=0)
+    local_crop_area: float = option(
+        0.4, "Largest part of the area that a smaller crop keeps.", above=0, at_most=1, needs="local_crops"
+    )
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return self.views_per_image + self.local_crops
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +37,8 @@ class MethodOptions(Options):
     """Settings of a method.
 
     A new method, in a file of its own in this folder, names its class as `method`, holds the options of its loss as
-    `loss` where that has any, and says in `heads` what else its class takes.
+    `loss` where that has any, `ManyViews` as `many_views` where that takes more than two, and says in `heads` what else
+    its class takes.
     """
 
     family: ClassVar[Family[Any]] = METHODS
@@ -63,9 +80,10 @@ class MethodOptions(Options):
         return self.name
 
     @property
-    def crops(self) -> tuple[int, float]:
-        """How many smaller crops the method sees beside the two views, and the largest area of each."""
-        return 0, 1.0
+    def views_seen(self) -> ManyViews:
+        """How many views of each image the method sees: two, unless it has these settings as `many_views`."""
+        views: ManyViews = getattr(self, "many_views", ManyViews())
+        return views
 
 
 class StepResult(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.losses import DINOLoss, DINOOptions
-from kvicreg.methods.base import Method, MethodOptions, StepResult
+from kvicreg.methods.base import ManyViews, Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.target import Target, rising
 from kvicreg.models.projector import output_dim
@@ -71,14 +71,7 @@ class DINOMethodOptions(MethodOptions, name="dino"):
     loss: DINOOptions = field(default_factory=DINOOptions)
     target_momentum: float = option(0.99, "Momentum of the teacher at the start; it rises to 1.", at_least=0, at_most=1)
     frozen_steps: int = option(30, "Steps before the prototypes begin to learn.", at_least=0)
-    local_crops: int = option(0, "Smaller crops beside the two views (multi-crop).", at_least=0)
-    local_crop_area: float = option(
-        0.4, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
-    )
+    many_views: ManyViews = field(default_factory=ManyViews)
 
     def heads(self, norm: str) -> dict[str, Any]:
         return {"target_momentum": self.target_momentum, "frozen_steps": self.frozen_steps}
-
-    @property
-    def crops(self) -> tuple[int, float]:
-        return self.local_crops, self.local_crop_area

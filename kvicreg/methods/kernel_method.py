@@ -10,7 +10,7 @@ from kvicreg.methods.base import MethodOptions
 from kvicreg.operators.approximation import APPROXIMATIONS, ApproximationOptions
 from kvicreg.options import choice
 
-__all__ = ["KernelMethodOptions"]
+__all__ = ["KernelMethodOptions", "LinearMethodOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,3 +38,10 @@ class KernelMethodOptions(MethodOptions):
 
     def describe(self) -> str:
         return f"{self.name} with the {self.kernel.choice} kernel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearMethodOptions(KernelMethodOptions):
+    """Settings of a method that was published without a kernel, which is the linear one."""
+
+    kernel: KernelOptions = choice("linear", KERNELS, "Kernel by name, or a mixture; linear as published.")

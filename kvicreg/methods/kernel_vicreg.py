@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from kvicreg.losses import KernelVICRegLoss, KernelVICRegOptions
-from kvicreg.methods.base import StepResult
+from kvicreg.methods.base import ManyViews, StepResult
 from kvicreg.methods.kernel_method import KernelMethodOptions
 from kvicreg.methods.siamese import Siamese
 from kvicreg.options import option
@@ -17,7 +17,7 @@ __all__ = ["KernelVICReg"]
 
 
 class KernelVICReg(Siamese):
-    """KernelVICRegLoss of the embeddings of two views; where the groups (b,) of the images are known, with them.
+    """KernelVICRegLoss of the embeddings of two or more views; with the groups (b,) of the images where known.
 
     Example:
         >>> method = KernelVICReg(SmallCNN(), Projector(512), KernelVICRegLoss("rbf"))
@@ -39,6 +39,7 @@ class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
 
     method = KernelVICReg
     loss: KernelVICRegOptions = field(default_factory=KernelVICRegOptions)
+    many_views: ManyViews = field(default_factory=ManyViews)
     groups: str | None = option(
         None, "Group-fair terms: a file with a group per training image, FILE.csv:COLUMN, or a column of groups.csv."
     )

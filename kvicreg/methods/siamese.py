@@ -1,4 +1,4 @@
-"""Methods that are no more than a loss of the two views' embeddings."""
+"""Methods that are no more than a loss of the views' embeddings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["Siamese"]
 
 
 class Siamese(Method):
-    """loss(embeddings of view 1, embeddings of view 2), by one encoder and projector; logs the loss's terms."""
+    """loss(embeddings of view 1, of view 2, ...), by one encoder and projector; logs the loss's terms."""
 
     def step(self, views: Sequence[Tensor], step: int, **more: Tensor) -> StepResult:
-        """The loss of two views; `more` is what the loss takes beside the embeddings."""
-        z1, z2 = (self.embed(view) for view in views)
+        """The loss of as many views as it takes; `more` is what the loss takes beside the embeddings."""
+        z = [self.embed(view) for view in views]
         if not hasattr(self.loss, "terms"):
-            return StepResult(self.loss(z1, z2), {}, z1.detach())
-        terms = (self.loss.step if isinstance(self.loss, TermsLoss) else self.loss.terms)(z1, z2, **more)
+            return StepResult(self.loss(*z), {}, z[0].detach())
+        terms = (self.loss.step if isinstance(self.loss, TermsLoss) else self.loss.terms)(*z, **more)
         logged = {name: value.detach() for name, value in terms._asdict().items() if name != "total"}
-        return StepResult(terms.total, logged, z1.detach())
+        return StepResult(terms.total, logged, z[0].detach())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from kvicreg.methods.base import Method, MethodOptions, StepResult
+from kvicreg.methods.base import ManyViews, Method, MethodOptions, StepResult
 from kvicreg.models.encoder import feature_dim
 from kvicreg.options import option
 
@@ -16,7 +16,7 @@ __all__ = ["Supervised"]
 
 
 class Supervised(Method):
-    """Mean cross-entropy of both views by one linear layer on the encoder's features; it has no projector.
+    """Mean cross-entropy of all views by one linear layer on the encoder's features; it has no projector.
 
     Args:
         classes: how many.
@@ -49,6 +49,7 @@ class SupervisedOptions(MethodOptions, name="supervised"):
 
     method = Supervised
     classes: int | None = option(None, "Classes; by default the data's.", above=0)
+    many_views: ManyViews = field(default_factory=ManyViews)
 
     def heads(self, norm: str) -> dict[str, Any]:
         if self.classes is None:

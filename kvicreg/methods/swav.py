@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.losses import SwAVLoss, SwAVOptions
-from kvicreg.methods.base import Method, MethodOptions, StepResult
+from kvicreg.methods.base import ManyViews, Method, MethodOptions, StepResult
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
 from kvicreg.models.projector import output_dim
@@ -70,6 +70,15 @@ class SwAV(Method):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SwAVViews(ManyViews):
+    """Views and smaller crops, of the published area."""
+
+    local_crop_area: float = option(
+        0.14, "Largest part of the area that a smaller crop keeps.", above=0, at_most=1, needs="local_crops"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class SwAVMethodOptions(MethodOptions, name="swav"):
     """Settings of SwAV."""
 
@@ -78,14 +87,7 @@ class SwAVMethodOptions(MethodOptions, name="swav"):
     prototypes: int = option(128, "Prototypes; 3000 as published for ImageNet.", above=0)
     queue: int | None = option(None, "Embeddings of former batches that help to make the codes.", above=0)
     frozen_steps: int = option(30, "Steps before the prototypes begin to learn.", at_least=0)
-    local_crops: int = option(0, "Smaller crops beside the two views (multi-crop).", at_least=0)
-    local_crop_area: float = option(
-        0.14, "Largest part of the area that such a crop keeps.", above=0, at_most=1, needs="local_crops"
-    )
+    many_views: SwAVViews = field(default_factory=SwAVViews)
 
     def heads(self, norm: str) -> dict[str, Any]:
         return {"prototypes": self.prototypes, "queue": self.queue, "frozen_steps": self.frozen_steps}
-
-    @property
-    def crops(self) -> tuple[int, float]:
-        return self.local_crops, self.local_crop_area

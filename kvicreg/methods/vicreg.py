@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from kvicreg.losses import VICRegLoss, VICRegOptions
-from kvicreg.methods.base import MethodOptions
+from kvicreg.methods.base import ManyViews, MethodOptions
 from kvicreg.methods.siamese import Siamese
 
 __all__ = ["VICReg"]
 
 
 class VICReg(Siamese):
-    """VICRegLoss of the embeddings of two views.
+    """VICRegLoss of the embeddings of two or more views.
 
     Example:
         >>> method = VICReg(SmallCNN(), Projector(512), VICRegLoss("paper"))
@@ -29,6 +29,7 @@ class VICRegMethodOptions(MethodOptions, name="vicreg"):
 
     method = VICReg
     loss: VICRegOptions = field(default_factory=VICRegOptions)
+    many_views: ManyViews = field(default_factory=ManyViews)
 
     def resolved(self, classes: int | None = None) -> VICRegMethodOptions:
         return replace(self, loss=self.loss.resolved())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -13,14 +12,15 @@ from torch import Tensor
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Product, Sum
+from kvicreg.kernels.cosine import unit_views
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, at_least_float32, full_precision
+from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, at_least_float32, full_precision, matched_views
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 
-__all__ = ["check_samples", "covariance_operator", "sized", "view_operators"]
+__all__ = ["Embedded", "check_samples", "covariance_operator", "sized", "unit_operators", "view_operators"]
 
 
 def covariance_operator(
@@ -62,23 +62,53 @@ def view_operators(
     return embedded.operator, embedded.distance()
 
 
+def unit_operators(
+    views: Sequence[Tensor],
+    kernel: Kernel,
+    approximation: Approximation | None = None,
+    gather: bool = True,
+    centred: bool = False,
+) -> Embedded:
+    """All views ``(b, p)`` at unit length in feature space: their second moments, of trace 1, or covariances."""
+    shard = Shard.of(views[0], gather=gather)
+    check_samples(shard)
+    points, kernel = unit_views(views, kernel)
+    return _embed(tuple(points), kernel, approximation, shard, centred=centred)
+
+
 @dataclass(frozen=True)
-class _Embedded:
-    """Views in feature space."""
+class Embedded:
+    """Views in feature space: an operator for each, and the pairs of views of one sample."""
 
     kernel: Kernel
     operator: CovarianceOperator
-    across: list[MatchedPairs]
+    across: MatchedPairs
     shard: Shard
+
+    def cosines(self) -> Tensor:
+        """Mean over the pairs of views of ``<phi(x_i), phi(x'_i)>``, of this process's rows, ``(b,)``."""
+        values = self.kernel.evaluate(self.across)
+        return values.reshape(-1, values.shape[-1]).mean(0)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of values ``(b,)`` of this process's rows over the rows of all."""
+        return self.shard.sum(values.sum()) / self.shard.total
 
     def distance(self) -> Tensor:
         # Exact under an approximation too: paired evaluations cost O(bp), and what separates two views of one sample
         # is mostly fine structure that a few landmarks or frequencies do not see.
-        each = [self.kernel.evaluate_distance(pairs).sum() for pairs in self.across]
-        return self.shard.sum(torch.stack(each).mean()) / self.shard.total
+        distances = self.kernel.evaluate_distance(self.across)
+        return self.mean(distances.reshape(-1, distances.shape[-1]).mean(0))
 
 
-def _embed(views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximation | None, shard: Shard) -> _Embedded:
+def _embed(
+    views: tuple[Tensor, ...],
+    kernel: Kernel,
+    approximation: Approximation | None,
+    shard: Shard,
+    *,
+    centred: bool = True,
+) -> Embedded:
     """Views ``(b, p)`` as explicit features, where there are any, or else by their Gram matrices."""
     rank = kernel.rank(views[0].shape[-1])
     if approximation is None and not isinstance(kernel, Linear):
@@ -88,16 +118,17 @@ def _embed(views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximati
         pairs = ViewPairs(views)
         kernel = kernel.resolve(pairs.within)
         gram, size = sized(kernel.evaluate(pairs.within), kernel, shard)
-        return _Embedded(kernel, CovarianceOperator.from_symmetric(gram, rank, size), pairs.across, shard)
+        operator = CovarianceOperator.from_symmetric(gram, rank, size, centred=centred)
+        return Embedded(kernel, operator, pairs.across, shard)
     if approximation is not None:
         kernel = resolved(kernel, views, shard)
         features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
-        operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=size**2)
+        scale: float | Tensor = size**2
     else:
         assert isinstance(kernel, Linear)
-        operator = CovarianceOperator.from_features(torch.stack(views), shard=shard, rank=rank, scale=kernel.gamma)
-    across = [MatchedPairs(x, y) for x, y in combinations(views, 2)]
-    return _Embedded(kernel, operator, across, shard)
+        features, scale = torch.stack(views), kernel.gamma
+    operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=scale, centred=centred)
+    return Embedded(kernel, operator, matched_views(views), shard)
 
 
 def check_samples(shard: Shard) -> None:

@@ -67,23 +67,35 @@ class CovarianceOperator:
         return cls.from_symmetric(gram, rank, scale)
 
     @classmethod
-    def from_symmetric(cls, gram: Tensor, rank: float, scale: float | Tensor) -> CovarianceOperator:
+    def from_symmetric(
+        cls, gram: Tensor, rank: float, scale: float | Tensor, *, centred: bool = True
+    ) -> CovarianceOperator:
         """`from_gram` for a matrix that is symmetric by the way it was made."""
         b = gram.shape[-1]
         diagonal = gram.detach().diagonal(dim1=-2, dim2=-1).mean(-1)
         round_off = diagonal.abs() * (ROUND_OFFS * torch.finfo(gram.dtype).eps * scale)
-        return cls(_centred(gram), scale / b, b, int(min(b - 1, rank)), round_off=round_off)
+        matrix = _centred(gram) if centred else gram
+        return cls(matrix, scale / b, b, int(min(b - centred, rank)), round_off=round_off)
 
     @classmethod
     def from_features(
-        cls, features: Tensor, *, shard: Shard | None = None, rank: float = float("inf"), scale: float | Tensor = 1.0
+        cls,
+        features: Tensor,
+        *,
+        shard: Shard | None = None,
+        rank: float = float("inf"),
+        scale: float | Tensor = 1.0,
+        centred: bool = True,
     ) -> CovarianceOperator:
         """From explicit features ``(..., b, D)``, this process's rows of them; they are centred here.
 
-        `scale` multiplies the kernel, that is the squared features.
+        `scale` multiplies the kernel, that is the squared features. Without `centred` it is the second moment, around
+        zero in place of the mean.
         """
         features = at_least_float32(features, "features")
         shard = shard or Shard.of(features, gather=False)
+        if not centred:
+            return cls._second_moment(features, shard, rank, scale)
         # A constant shift changes no centred quantity, so no gradient needs to go through it.
         with torch.no_grad():
             mean = shard.sum(features.sum(dim=-2, keepdim=True)) / shard.total
@@ -94,6 +106,14 @@ class CovarianceOperator:
         moment, diagonal_squares = _moments(features, shard)
         bound = int(min(shard.total - 1, features.shape[-1], rank))
         return cls(shard.sum(moment), scale / shard.total, shard.total, bound, shard.sum(diagonal_squares))
+
+    @classmethod
+    def _second_moment(cls, features: Tensor, shard: Shard, rank: float, scale: float | Tensor) -> CovarianceOperator:
+        if features.shape[-1] >= shard.total:
+            gram = inner_products(shard.gather(features))
+            return cls.from_symmetric(gram, min(rank, features.shape[-1]), scale, centred=False)
+        moment = shard.sum(inner_products(features.mT))
+        return cls(moment, scale / shard.total, shard.total, int(min(features.shape[-1], rank)))
 
     def of_view(self, view: int) -> CovarianceOperator:
         """One of several operators."""

@@ -31,10 +31,12 @@ def shared_operator(
     approximation: Approximation | None = None,
     gather: bool = True,
     unit: bool = False,
+    centred: bool = True,
 ) -> tuple[CovarianceOperator, Tensor]:
     """``C_bar`` of the views ``(b, p)``, and ``T``; one eigendecomposition serves any number of views.
 
-    With `unit` the kernel is divided by its value at unit-variance input. The cost of explicit features (of the linear
+    With `unit` the kernel is divided by its value at unit-variance input. Without `centred` it is the second moment of
+    the views' mean, around zero; ``T`` is the same. The cost of explicit features (of the linear
     kernel or an approximation) grows with the number of views; exact kernels have a block for each pair of views.
 
     Example:
@@ -49,16 +51,18 @@ def shared_operator(
     kernel = kernel.unit(views[0].shape[-1]) if unit else kernel
     rank = kernel.rank(views[0].shape[-1])
     if approximation is None and not isinstance(kernel, Linear):
-        return _of_gram(tuple(views), kernel, rank, shard)
+        return _of_gram(tuple(views), kernel, rank, shard, centred)
     if approximation is not None:
         kernel = resolved(kernel, views, shard)
         features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
-        return _of_features(features, rank, size**2, shard)
+        return _of_features(features, rank, size**2, shard, centred)
     assert isinstance(kernel, Linear)
-    return _of_features(torch.stack(list(views)), rank, kernel.gamma, shard)
+    return _of_features(torch.stack(list(views)), rank, kernel.gamma, shard, centred)
 
 
-def _of_gram(views: tuple[Tensor, ...], kernel: Kernel, rank: float, shard: Shard) -> tuple[CovarianceOperator, Tensor]:
+def _of_gram(
+    views: tuple[Tensor, ...], kernel: Kernel, rank: float, shard: Shard, centred: bool
+) -> tuple[CovarianceOperator, Tensor]:
     if shard.world > 1:
         views = shard.gather(torch.stack(views)).unbind()
         shard = Shard.of(views[0], gather=False)
@@ -70,13 +74,15 @@ def _of_gram(views: tuple[Tensor, ...], kernel: Kernel, rank: float, shard: Shar
     for x, y in combinations(views, 2):
         cross = kernel.evaluate(AllPairs(x, y)) / size
         gram = gram + cross + cross.mT
-    return CovarianceOperator.from_symmetric(gram / len(views) ** 2, rank, size), total
+    return CovarianceOperator.from_symmetric(gram / len(views) ** 2, rank, size, centred=centred), total
 
 
 def _of_features(
-    features: Tensor, rank: float, scale: float | Tensor, shard: Shard
+    features: Tensor, rank: float, scale: float | Tensor, shard: Shard, centred: bool
 ) -> tuple[CovarianceOperator, Tensor]:
     with torch.no_grad():  # a variance has no gradient through the mean
         mean = shard.sum(features.sum(dim=-2, keepdim=True)) / shard.total
     total = shard.sum((features - mean).square().sum()) * scale / (shard.total * len(features))
-    return CovarianceOperator.from_features(features.mean(0), shard=shard, rank=rank, scale=scale), total
+    mean_features = features.mean(0)
+    operator = CovarianceOperator.from_features(mean_features, shard=shard, rank=rank, scale=scale, centred=centred)
+    return operator, total

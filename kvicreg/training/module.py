@@ -83,17 +83,18 @@ class SelfSupervised(pl.LightningModule):
         return {"loss": result.loss, "terms": terms, "embeddings": result.embeddings}
 
     def views_of(self, images: Tensor, samples: Tensor) -> Sequence[Tensor]:
-        """The two views of each image, and the smaller crops of multi-crop, at half the side."""
+        """The views of each image, and its smaller crops, at half the side, as many as the method sees."""
         assert self.views is not None
         epoch = self.batches_done // self.batches_per_epoch
         address = {"seed": self.settings.engine.seed, "epoch": epoch}
-        whole = [self.views(images, samples, view=v, **address) for v in (0, 1)]
-        count, largest = self.settings.method.crops
-        if not count:
+        seen = self.settings.method.views_seen
+        whole = [self.views(images, samples, view=v, **address) for v in range(seen.views_per_image)]
+        if not seen.local_crops:
             return whole
+        largest = seen.local_crop_area
         crops = replace(self.views.config, crop_area=min(0.05, largest), crop_area_max=largest)
         small = Views(crops, size=self.views.size // 2, mean=self.views.mean, std=self.views.std)
-        return whole + [small(images, samples, view=2 + v, **address) for v in range(count)]
+        return whole + [small(images, samples, view=v, **address) for v in range(seen.views_per_image, seen.count)]
 
     def _suits_channels_last(self) -> bool:
         """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""

@@ -21,7 +21,7 @@ PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rb
             "defaults-vs-vicreg", "defaults-vs-vicreg-grids", "bench-loss/latency", "bench-loss/memory",
             "theory-non-collapse", "selection/selection", "fairness/fairness")  # fmt: skip
 TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
-          "study", "defaults-vs-vicreg", "peers-mnist-small")  # fmt: skip
+          "study", "defaults-vs-vicreg", "peers-mnist-small", "neighbours-family")  # fmt: skip
 
 
 def quiet(_: str) -> None:

@@ -4,12 +4,14 @@ import copy
 import math
 import pickle
 from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 from other_values import changed
 
 from kvicreg import KernelVICRegLoss, kernels
+from kvicreg.kernels.pairs import EveryTwoViews, MatchedPairs
 
 KERNELS = {
     "linear": kernels.Linear,
@@ -77,6 +79,13 @@ class TestEveryKernel:
         expected = fixed.diagonal(x) + fixed.diagonal(y) - 2 * fixed.paired(x, y)
         torch.testing.assert_close(fixed.squared_distance(x, y), expected)
         assert bool((fixed.squared_distance(x, x) == 0).all())
+
+    def test_every_two_of_several_views_are_as_if_taken_two_by_two(self, kernel, points):
+        fixed = kernel.resolve(*points)
+        together = EveryTwoViews(points)
+        for i, (x, y) in enumerate(combinations(points, 2)):
+            for evaluate in (fixed.evaluate, fixed.evaluate_distance):
+                torch.testing.assert_close(evaluate(together)[i], evaluate(MatchedPairs(x, y)))
 
     def test_rectangular_gram(self, kernel, points):
         fixed = kernel.resolve(points[0])

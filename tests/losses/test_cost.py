@@ -60,6 +60,13 @@ def test_one_gram_matrix_per_view_and_none_across(name, parametrization, views):
     assert spy.matrices(PRODUCTS, B, B) + halves == expected
 
 
+@pytest.mark.parametrize("criterion", [*KERNELS, "vicreg"])
+def test_the_cost_of_more_views_grows_with_their_number_and_not_with_their_pairs(criterion):
+    loss = VICRegLoss() if criterion == "vicreg" else KernelVICRegLoss(KERNELS[criterion](), gather=False)
+    numbers = [sum(torch.Size(shape).numel() for _, shape in run(loss, views, 8, 256).seen) for views in (6, 12)]
+    assert numbers[1] < 2.2 * numbers[0]
+
+
 def test_paired_kernels_make_no_matrix_of_pairs():
     x, y = torch.randn(B, P), torch.randn(B, P)
     for make in KERNELS.values():

@@ -10,6 +10,8 @@ from kvicreg.models import Projector, build_encoder
 
 NAMES = METHODS.names()
 OPTIONS = {
+    "kernel-vicreg": {"views_per_image": 3, "local_crops": 1},
+    "vicreg": {"views_per_image": 3},
     "moco": {"queue": 40},
     "swav": {"queue": 40, "prototypes": 12, "frozen_steps": 2, "local_crops": 1},
     "dino": {"frozen_steps": 2, "local_crops": 1},
@@ -34,7 +36,7 @@ def built(options: MethodOptions, seed: int = 0, norm: str = "group") -> Method:
     encoder = build_encoder("small-cnn", 1, 8, width=0.25, pool=1, norm=norm)
     projector = Projector(int(encoder.feature_dim), 16, 8, 2, norm)
     method = options.build(encoder, projector, norm="group").double()
-    method.view_count = 2 + options.crops[0]
+    method.view_count = options.views_seen.count
     return method
 
 

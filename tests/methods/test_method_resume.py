@@ -42,7 +42,9 @@ class StopAt(pl.Callback):
     [
         ("moco", {"queue": 48}),
         ("swav", {"queue": 48, "prototypes": 8, "local_crops": 1}),
-        ("dino", {"prototypes": 16, "local_crops": 2}),
+        ("dino", {"prototypes": 16, "local_crops": 2, "views_per_image": 3}),
+        ("kernel-vicreg", {"views_per_image": 3, "local_crops": 2, "accumulate": 2}),
+        ("kernel-vicreg", {"views_per_image": 4, "spectrum": "shared"}),
         ("kernel-byol", {"kernel": "rq", "bandwidth_momentum": 0.5}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

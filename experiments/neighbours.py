@@ -1,0 +1,107 @@
+"""Kernel VICReg and its neighbours: the spectral family, one spectrum or several, more views at equal compute.
+
+All on held-out training images, with the study's narrow encoder; the test sets play no part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from experiments.common import Cell, Experiment, Job, Result, tables
+
+Variants = dict[str, dict[str, Any]]
+Topic = Literal["family", "constants", "spectrum", "views"]
+
+
+def _weights(method: str, setting: str, *values: float) -> Variants:
+    return {f"{method}, {setting} {value:g}": {"method": method, setting: value} for value in values}
+
+
+SHARED = {"kernel": "rbf", "spectrum": "shared"}
+WHITE = {"method": "w-mse", "projector_outputs": 64}  # whitening needs more images in a batch than outputs
+TOPICS: dict[Topic, Variants] = {
+    "family": {
+        "kernel-vicreg, rbf": {"kernel": "rbf"},
+        "kernel-vicreg, rbf, shared spectrum": SHARED,
+        "vicreg": {"method": "vicreg"},
+        "mmcr": {"method": "mmcr"},
+        "mmcr, rbf": {"method": "mmcr", "kernel": "rbf"},
+        "frossl": {"method": "frossl"},
+        "coding-rate": {"method": "coding-rate"},
+        "corinfomax": {"method": "corinfomax"},
+        "i-vne": {"method": "i-vne"},
+        "w-mse": WHITE,
+        "lejepa": {"method": "lejepa"},
+        "kerjepa, mmd": {"method": "kerjepa", "discrepancy": "mmd"},
+        "kerjepa, stein": {"method": "kerjepa"},
+        "visreg": {"method": "visreg"},
+    },
+    "constants": {
+        **_weights("frossl", "invariance_weight", 1, 4, 16),
+        **_weights("i-vne", "entropy_weight", 0.1, 0.3, 1),
+        **_weights("coding-rate", "similarity_weight", 50, 200, 800),
+        **_weights("corinfomax", "attraction", 100, 500, 2500),
+        **_weights("lejepa", "sigreg_weight", 0.02, 0.05, 0.2),
+        **_weights("kerjepa", "discrepancy_weight", 0.01, 0.05, 0.2),
+        **_weights("visreg", "shape_weight", 0.25, 1, 4),
+    },
+    "spectrum": {
+        "a spectrum per view, rbf": {"kernel": "rbf"},
+        "a shared spectrum, rbf": SHARED,
+        "a spectrum per view, linear": {"kernel": "linear"},
+        "a shared spectrum, linear": SHARED | {"kernel": "linear"},
+        "vicreg": {"method": "vicreg"},
+    },
+    "views": {
+        "2 views": {},
+        "4 views, half of the epochs and of the batch": {"views_per_image": 4, "epochs": 3, "batch_size": 128},
+        "2 views, 4 smaller crops": {"local_crops": 4, "epochs": 4, "batch_size": 168},
+        "2 views, shared spectrum": SHARED,
+        "4 views, shared spectrum": SHARED | {"views_per_image": 4, "epochs": 3, "batch_size": 128},
+    },
+}
+"""What is compared, by the name of its line: the settings on top of the budget's."""
+
+
+@dataclass(frozen=True)
+class Neighbours(Experiment, name="neighbours"):
+    """Compare Kernel VICReg with the spectral family, one spectrum with several, and two views with more.
+
+    Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), spectrum
+    (one shared by all views, or one for each), views (more of them at equal images times views).
+
+    Examples:
+        python -m experiments neighbours --topic family --seeds 0
+        python -m experiments neighbours --topic spectrum --data cifar10
+    """
+
+    split = "validation"
+    few = {"data": ("mnist",)}
+
+    topic: Topic = "family"
+    """What is compared."""
+    data: tuple[str, ...] = ("cifar10", "fashion-mnist", "mnist")
+    """Data sets."""
+
+    @property
+    def stem(self) -> str:
+        return f"neighbours-{self.topic}"
+
+    def cells(self, job: Job) -> list[Cell]:
+        variants = TOPICS[self.topic]
+        if job.budget == "smoke":  # one that has a spectrum, and one that has not
+            variants = {name: variants[name] for name in ("mmcr, rbf", "lejepa") if name in variants} or variants
+        return [
+            job.cell({"name": name}, data=data, seed=seed, **job.narrow, **settings)
+            for data in self.data
+            for seed in job.seeds
+            for name, settings in variants.items()
+        ]
+
+    def table(self, result: Result) -> str:
+        if not result.rows:
+            return super().table(result)
+        named = tables.named(result.rows)
+        scores = {title: tables.grid(named, "name", "data", score) for score, title in tables.SCORES.items()}
+        return "\n".join([*result.opening(), *(f"## {title}\n\n{grid}\n" for title, grid in scores.items())])
