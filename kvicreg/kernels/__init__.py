@@ -7,7 +7,7 @@ kernel(x, y), kernel.paired(x, y), kernel.diagonal(x)
 
 from __future__ import annotations
 
-from kvicreg.kernels.bandwidth import Median
+from kvicreg.kernels.bandwidth import Mean, Median
 from kvicreg.kernels.base import Kernel, StationaryKernel
 from kvicreg.kernels.composite import Mixture, Product, Sum
 from kvicreg.kernels.inverse_multiquadric import InverseMultiquadric
@@ -30,6 +30,7 @@ __all__ = [
     "KernelOptions",
     "Laplacian",
     "Linear",
+    "Mean",
     "Median",
     "Mixture",
     "PerDimension",

@@ -1,8 +1,10 @@
-"""Where a kernel's scale comes from: a number, the median heuristic, or the median smoothed over steps.
+"""Where a kernel's scale comes from: a number, the mean distance, the median, or the median smoothed over steps.
 
 The median heuristic sets ``gamma = 1 / median`` of the distance in the kernel's formula, over the pairs i < j within
-each view, the views pooled; they may differ in size. No gradient flows through it. It makes the loss blind to the scale
-of the embeddings, and gradients grow as 1 / scale, so the median is floored.
+each view, the views pooled; they may differ in size. No gradient flows through it: the value of a loss does not depend
+on the scale of the embeddings, while its gradient lets them grow, so that the value may rise as it is descended. The
+rule "mean" takes the mean of the distances, and its gradient is part of the loss's: a step that only scales the
+embeddings has none. Either makes the loss blind to their scale, and gradients grow as 1 / scale, so both are floored.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-__all__ = ["MEDIAN_ROWS", "Gamma", "Median", "check_gamma", "evenly_spaced", "median_of_pairs"]
+__all__ = ["MEDIAN_ROWS", "Gamma", "Mean", "Median", "check_gamma", "evenly_spaced", "median_of_pairs"]
 
 MEDIAN_ROWS = 256
 """A view with more rows than this is represented in the median by this many of them, evenly spaced."""
@@ -49,6 +51,13 @@ class Median(nn.Module):
         if momentum:
             self.register_buffer("running", torch.tensor(math.nan))
 
+    has_gradient = False
+    """Whether a gradient flows through the scale; without, it is constant within a step."""
+
+    def times(self, factor: float) -> Median:
+        """The same rule with a bandwidth so many times as large."""
+        return Median(self.multiple * factor, self.momentum, self.floor)
+
     def extra_repr(self) -> str:
         return f"multiple={self.multiple:g}, momentum={self.momentum:g}"
 
@@ -73,22 +82,59 @@ class Median(nn.Module):
         return median_of_pairs(*distances).clamp_min(self.floor**power)
 
 
-Gamma = float | Tensor | Literal["median", "smoothed"] | Median
-"""A positive number, "median", "smoothed" (momentum 0.99), or a `Median` with its own settings."""
+class Mean(Median):
+    """``gamma = 1 / (multiple * mean distance)``, with its gradient.
+
+    It is that of the mean over the pairs i < j within each view, the views pooled. Where a scale is taken from a few
+    rows of the batch (approximations, groups, the other kernel methods), it is constant within a step.
+
+    Args:
+        multiple: the bandwidth in units of the mean distance.
+        floor: the smallest mean distance that is believed; its square where the kernel's distance is squared.
+
+    Example:
+        >>> RBF(gamma=Mean()).resolve(torch.tensor([[0.0], [2.0]]))  # the mean of |x_i - x_j|^2 is 4
+        RBF(gamma=0.25)
+    """
+
+    has_gradient = True
+
+    def __init__(self, multiple: float = 1.0, floor: float = 1e-6) -> None:
+        super().__init__(multiple, floor=floor)
+
+    def times(self, factor: float) -> Mean:
+        return Mean(self.multiple * factor, self.floor)
+
+    def gamma(self, *distances: Tensor, power: int) -> Tensor:
+        """The scale for views with these distances ``(..., n, n)`` of all pairs, raised to `power` (1 or 2)."""
+        pairs = sum(d.numel() - d.numel() // d.shape[-1] for d in distances)
+        if not pairs:
+            raise ValueError("the mean distance needs at least two points in a view; give gamma a number")
+        total = torch.stack([d.sum() for d in distances]).sum()  # that of a point to itself is zero
+        return 1.0 / (self.multiple * (total / pairs).clamp_min(self.floor**power))
+
+    def extra_repr(self) -> str:
+        return f"multiple={self.multiple:g}"
+
+
+Gamma = float | Tensor | Literal["median", "mean", "smoothed"] | Median
+"""A positive number, "median", "mean", "smoothed" (momentum 0.99), or a `Median` or `Mean` with its own settings."""
 
 
 def check_gamma(gamma: Gamma) -> float | Tensor | Median:
     """The rule or the number that `gamma` stands for."""
     if isinstance(gamma, str) and gamma == "median":
         return Median()
+    if isinstance(gamma, str) and gamma == "mean":
+        return Mean()
     if isinstance(gamma, str) and gamma == "smoothed":
         return Median(momentum=0.99)
     if isinstance(gamma, str):
-        raise ValueError(f'gamma must be a positive number, "median", "smoothed" or a Median, got {gamma!r}')
+        raise ValueError(f'gamma must be a positive number, "median", "mean", "smoothed" or a Median, got {gamma!r}')
     if isinstance(gamma, Median | Tensor):
         return gamma
     if not isinstance(gamma, int | float):
-        raise TypeError(f'gamma must be a number, "median", "smoothed" or a Median, got {type(gamma).__name__}')
+        raise TypeError(f'gamma must be a number, "median", "mean", "smoothed" or a Median, got {type(gamma).__name__}')
     if not (math.isfinite(gamma) and gamma > 0):
         raise ValueError(f"gamma must be positive and finite, got {gamma}")
     return float(gamma)

@@ -203,6 +203,8 @@ class StationaryKernel(NormalizedKernel):
             self.gamma.advance(*self._distances(views), power=self.power)
 
     def _distances(self, views: tuple[Tensor | AllPairs, ...]) -> list[Tensor]:
+        if isinstance(self.gamma, Median) and self.gamma.has_gradient:
+            return [self.distance(view if isinstance(view, AllPairs) else AllPairs(view)) for view in views]
         return [self.distance(view if isinstance(view, AllPairs) else AllPairs(_few(view))).detach() for view in views]
 
     def _scale(self) -> float | Tensor:
@@ -216,7 +218,7 @@ class StationaryKernel(NormalizedKernel):
             return self.profile(distance.clone())
         scale = self._scale()
         derived = type(self).chain is StationaryKernel.chain
-        if derived or not is_concrete() or (isinstance(scale, Tensor) and scale.requires_grad):
+        if derived or not is_concrete():
             return self.profile(distance * -scale)
         value: Tensor = _Profile.apply(distance, scale, self)
         return value
@@ -233,15 +235,21 @@ class _Profile(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, distance: Tensor, scale: float | Tensor, kernel: StationaryKernel) -> Tensor:
-        ctx.scale, ctx.kernel = scale, kernel
+        ctx.kernel, ctx.constant = kernel, scale
         value = kernel.profile(distance * -scale)
-        ctx.save_for_backward(value)
+        ctx.save_for_backward(value, *((distance, scale) if ctx.needs_input_grad[1] else ()))
         return value
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         # made of the output, which autograd knows: it can be differentiated again
-        return ctx.kernel.chain(grad, ctx.saved_tensors[0]).mul_(-ctx.scale), None, None
+        value, *scaled = ctx.saved_tensors
+        slope = ctx.kernel.chain(grad, value)
+        if not scaled:
+            return slope.mul_(-ctx.constant), None, None
+        distance, scale = scaled
+        pull = -(slope * distance).sum() if torch.is_grad_enabled() else -torch.dot(slope.flatten(), distance.flatten())
+        return slope * -scale, pull.reshape(scale.shape), None
 
 
 def _few(view: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ def multi_rbf(gamma: Gamma = "median") -> Sum:
 
     def scaled(multiple: float) -> RBF:
         if isinstance(rule, Median):
-            return RBF(Median(multiple=rule.multiple * multiple, momentum=rule.momentum, floor=rule.floor))
+            return RBF(rule.times(multiple))
         return RBF(rule / multiple)
 
     return Sum([scaled(multiple) for multiple in MULTIPLES], [1 / len(MULTIPLES)] * len(MULTIPLES))

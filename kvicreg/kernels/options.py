@@ -9,9 +9,9 @@ from __future__ import annotations
 import inspect
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from kvicreg.kernels.bandwidth import Gamma, Median
+from kvicreg.kernels.bandwidth import Gamma, Mean, Median
 from kvicreg.options import Family, Options, Values, did_you_mean, option
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ class KernelOptions(Options):
 class StationaryOptions(KernelOptions):
     """The settings of kernels that have a bandwidth."""
 
-    gamma: float | None = option(None, "The kernel's scale; the median heuristic if not given.", above=0)
+    gamma: float | None = option(None, "The kernel's scale; by the rule of the bandwidth if not given.", above=0)
+    bandwidth: Literal["median", "mean"] = option(
+        "median", "The bandwidth is the median distance, held constant in a step, or the mean, with its gradient."
+    )
     bandwidth_momentum: float = option(
         0.0, "Smooth the median over steps: the share of the former one.", at_least=0, below=1
     )
@@ -92,16 +95,23 @@ class StationaryOptions(KernelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gamma is not None and (self.bandwidth_momentum != 0 or self.bandwidth_multiple != 1):
-            raise ValueError(
-                "bandwidth_momentum and bandwidth_multiple change the median, so they can't go with a fixed gamma"
-            )
+        rules = [
+            name
+            for name in ("bandwidth", "bandwidth_momentum", "bandwidth_multiple")
+            if getattr(self, name) != getattr(StationaryOptions, name)
+        ]
+        if self.gamma is not None and rules:
+            raise ValueError(f"{rules[0]} changes how the bandwidth follows the batch; with a fixed gamma nothing does")
+        if self.bandwidth == "mean" and self.bandwidth_momentum != 0:
+            raise ValueError("bandwidth_momentum smooths the median over steps; bandwidth mean is each batch's own")
 
     def scale(self) -> Gamma:
         """What the kernel's argument `gamma` is to be."""
         if self.gamma is not None:
             return self.gamma
-        return Median(multiple=self.bandwidth_multiple, momentum=self.bandwidth_momentum)
+        if self.bandwidth == "mean":
+            return Mean(self.bandwidth_multiple)
+        return Median(self.bandwidth_multiple, self.bandwidth_momentum)
 
     def make(self) -> Kernel:
         return self._of_kernel(gamma=self.scale())
