@@ -20,7 +20,7 @@ from torch import nn
 from experiments.common import Cell, Experiment, Job, Result, Row, size_setting, splits, tables
 from experiments.common.drawing import RED, panels
 from kvicreg.data import first_images
-from kvicreg.losses.kernel_vicreg import DEFAULT_WEIGHTS
+from kvicreg.losses.three_terms import DEFAULT_WEIGHTS
 from kvicreg.losses.vicreg import CONVENTIONS
 from kvicreg.measures.features import extract
 from kvicreg.measures.spectrum import effective_rank, spectrum

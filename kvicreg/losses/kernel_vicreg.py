@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -16,71 +15,22 @@ from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
-from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, weights_or, with_settings
-from kvicreg.operators import Approximation, CovarianceOperator, shared_operator, view_operators
+from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, with_settings
+from kvicreg.losses.three_terms import (
+    CovarianceForm,
+    KernelVICRegOptions,
+    MixtureRule,
+    Parametrization,
+    SolverChoice,
+    Spectrum,
+    shared_terms,
+    three_terms,
+)
+from kvicreg.operators import Approximation, shared_operator, view_operators
 from kvicreg.operators.bandwidth import advance, resolved
 from kvicreg.operators.shard import Shard
-from kvicreg.options import Options, option
 
-__all__ = ["KernelVICRegLoss", "KernelVICRegOptions", "kernel_vicreg_terms", "three_terms"]
-
-Parametrization = Literal["scaled", "paper"]
-CovarianceForm = Literal["norm", "squared"]
-MixtureRule = Literal["pairs", "loss"]
-Spectrum = Literal["per-view", "shared"]
-
-DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {
-    "scaled": (1.0, 1.0, 0.02),
-    "shared": (1.0, 2.0, 0.04),
-    "paper": (0.5, 1.0, 2.0),
-}
-"""(invariance, variance, covariance): ours, with a shared spectrum, and what the paper uses most on natural images."""
-DEFAULT_THRESHOLD: dict[str, float] = {"scaled": 1.5, "paper": 1.0}
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelVICRegOptions(Options):
-    """The settings of Kernel VICReg; see `KernelVICRegLoss`."""
-
-    parametrization: Parametrization = option("scaled", "Terms in units of the total variance, or the paper's.")
-    invariance_weight: float | None = option(None, "Weight of the invariance term.", at_least=0)
-    variance_weight: float | None = option(None, "Weight of the variance term.", at_least=0)
-    covariance_weight: float | None = option(None, "Weight of the covariance term.", at_least=0)
-    threshold: float | None = option(None, "The standard deviation that the variance term asks for.", at_least=0)
-    eps: float = option(1e-4, "Added to variances under the root.", at_least=0)
-    covariance: CovarianceForm = option("norm", "The Hilbert-Schmidt norm, or its square.")
-    include_diagonal: bool = option(False, "The full norm; the paper's leaves out the diagonal of the Gram matrix.")
-    group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
-    group_bandwidth: bool = option(False, "The median heuristic within each group on its own.")
-    learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
-    spectrum: Spectrum = option("per-view", "A spectrum for each view, or one shared by all (scaled only).")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.spectrum == "shared" and not self.scaled:
-            raise ValueError('spectrum "shared" is in units of the total variance: it has no parametrization "paper"')
-
-    @property
-    def scaled(self) -> bool:
-        """Whether the terms are in units of the total variance."""
-        return self.parametrization == "scaled"
-
-    @property
-    def deviation(self) -> float:
-        """The threshold; the parametrization's own where none is given."""
-        return DEFAULT_THRESHOLD[self.parametrization] if self.threshold is None else self.threshold
-
-    @property
-    def weights(self) -> tuple[float, float, float]:
-        """alpha, beta and zeta; the parametrization's own where none are given."""
-        return weights_or(DEFAULT_WEIGHTS["shared" if self.spectrum == "shared" else self.parametrization], self)
-
-    def resolved(self) -> Self:
-        """The same settings with the parametrization's own weights and threshold where none are given."""
-        alpha, beta, zeta = self.weights
-        return replace(
-            self, invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta, threshold=self.deviation
-        )
+__all__ = ["KernelVICRegLoss", "KernelVICRegOptions", "kernel_vicreg_terms"]
 
 
 class KernelVICRegLoss(TermsLoss):
@@ -128,6 +78,9 @@ class KernelVICRegLoss(TermsLoss):
             tells two views of an image from two images, or "loss", which flees into the easiest member; see
             `losses.mixture`.
         spectrum: "per-view", or "shared" (scaled only).
+        solver: where eigenvalues come from: "eigh", on the device of the views; "cpu", beside it; "products", which
+            takes matrix products alone and is accurate to about a thousandth; or "auto", which times them once for
+            each size and takes the fastest.
 
     `loss(z1, z2)` in training mode with gradients enabled is a step of training, in which smoothed bandwidths move;
     `terms` changes nothing. The settings are kept together in `options`.
@@ -160,6 +113,7 @@ class KernelVICRegLoss(TermsLoss):
         group_bandwidth: bool = False,
         learn_mixture_by: MixtureRule = "pairs",
         spectrum: Spectrum = "per-view",
+        solver: SolverChoice = "eigh",
     ) -> None:
         super().__init__()
         self.options = KernelVICRegOptions(
@@ -175,6 +129,7 @@ class KernelVICRegLoss(TermsLoss):
             group_bandwidth=group_bandwidth,
             learn_mixture_by=learn_mixture_by,
             spectrum=spectrum,
+            solver=solver,
         ).resolved()
         check_approximation(approximation)
         self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
@@ -199,7 +154,7 @@ class KernelVICRegLoss(TermsLoss):
     threshold, eps = setting("threshold"), setting("eps")
     covariance, include_diagonal = setting("covariance"), setting("include_diagonal")
     group_weight, group_bandwidth = setting("group_weight"), setting("group_bandwidth")
-    learn_mixture_by, spectrum = setting("learn_mixture_by"), setting("spectrum")
+    learn_mixture_by, spectrum, solver = setting("learn_mixture_by"), setting("spectrum"), setting("solver")
 
     def advance(self, *views: Tensor) -> None:
         """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
@@ -223,59 +178,6 @@ class KernelVICRegLoss(TermsLoss):
             f"threshold={o.threshold:g}, eps={o.eps:g}, "
             f"covariance={o.covariance!r}, include_diagonal={o.include_diagonal}, gather={self.gather}"
         )
-
-
-# -- the three terms -------------------------------------------------------------------------------------------------
-
-
-def three_terms(operator: CovarianceOperator, distance: Tensor, options: KernelVICRegOptions) -> LossTerms:
-    """Invariance, variance and covariance of views with these covariance operators and this mean squared distance.
-
-    Variance and covariance are added up over two views; of more than two, over a pair of them on average.
-    """
-    if options.scaled:
-        distance = distance / total_variance(operator, options.eps).mean()
-    variance, covariance = variance_term(operator, options), covariance_term(operator, options)
-    return LossTerms.weighted(options.weights, distance, 2 * variance.mean(), 2 * covariance.mean())
-
-
-def shared_terms(operator: CovarianceOperator, total: Tensor, options: KernelVICRegOptions) -> LossTerms:
-    """The terms of ``C_bar``, the operator of the views' mean, in units of the views' mean total variance."""
-    unit = total.clamp_min(0) + (options.eps + operator.round_off)
-    invariance = (unit - options.eps - operator.trace()).clamp_min(0) / unit
-    variance, covariance = variance_term(operator, options, unit), covariance_term(operator, options, unit)
-    return LossTerms.weighted(options.weights, invariance, variance, covariance)
-
-
-def variance_term(operator: CovarianceOperator, options: KernelVICRegOptions, total: Tensor | None = None) -> Tensor:
-    """``mean_i [threshold - sqrt(lambda_i + eps)]_+^2`` of each view.
-
-    Over all b directions, those that must be zero included; scaled: over the r that can vary, with lambda_i in units of
-    ``total / r``, by default their mean, ``tr C / r``.
-    """
-    threshold, eps = options.deviation, options.eps
-    values = operator.eigenvalues()
-    if options.scaled:
-        r = operator.rank_bound
-        total = total_variance(operator, eps) if total is None else total
-        deviations = (values[..., :r] * (r / total).unsqueeze(-1) + eps).sqrt()
-        return (threshold - deviations).clamp_min(0).square().mean(-1)
-    hinges = (threshold - (values + eps).sqrt()).clamp_min(0).square().sum(-1)
-    missing: float = (operator.samples - values.shape[-1]) * max(0.0, threshold - eps**0.5) ** 2
-    return (hinges + missing) / operator.samples
-
-
-def covariance_term(operator: CovarianceOperator, options: KernelVICRegOptions, total: Tensor | None = None) -> Tensor:
-    """``|C|_HS`` of each view, or its square; scaled: in units of the flat spectrum with this trace, or its own."""
-    norm = operator.hs_norm() if options.include_diagonal else operator.offdiagonal_hs_norm()
-    if options.scaled:  # before it is squared, which may be more than the type can hold
-        norm = norm * operator.rank_bound**0.5 / (total_variance(operator, options.eps) if total is None else total)
-    return norm.square() if options.covariance == "squared" else norm
-
-
-def total_variance(operator: CovarianceOperator, eps: float) -> Tensor:
-    """``tr C + eps`` of each view: what the scaled form measures by. Below eps a collapse is seen for what it is."""
-    return operator.trace().clamp_min(0) + (eps + operator.round_off)
 
 
 # -- the loss of views: groups and learnt mixtures go around the three terms -----------------------------------------

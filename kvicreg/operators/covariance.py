@@ -15,6 +15,7 @@ from torch import Tensor
 from kvicreg.kernels.distances import inner_products, is_symmetric, safe_sqrt, squared_length, symmetric_product
 from kvicreg.kernels.tensors import at_least_float32, first_order_only, full_precision, is_concrete
 from kvicreg.operators.eigenvalues import eigenvalues
+from kvicreg.operators.products import hinge_sums
 from kvicreg.operators.shard import Shard
 
 __all__ = ["CovarianceOperator"]
@@ -131,6 +132,26 @@ class CovarianceOperator:
     def eigenvalues(self) -> Tensor:
         """The variances along the principal directions, descending, ``(..., min(b, D))``; the others are zero."""
         return self._eigenvalues
+
+    def hinge_sum(
+        self, threshold: float, eps: float, count: int, scale: float | Tensor = 1.0, solver: str = "eigh"
+    ) -> Tensor:
+        """``sum_i [threshold - sqrt(scale * lambda_i + eps)]_+^2`` over `count` eigenvalues, missing ones being zero.
+
+        `solver` is "eigh", which keeps the eigenvalues, or "cpu", "products" or "auto"; see `operators.products`.
+        """
+        floor = max(0.0, threshold - eps**0.5) ** 2  # of an eigenvalue that is zero
+        side = self._matrix.shape[-1]
+        if solver == "eigh" or not is_concrete():
+            values = self.eigenvalues()[..., :count]
+            factor = scale.unsqueeze(-1) if isinstance(scale, Tensor) else scale
+            sums = (threshold - (values * factor + eps).sqrt()).clamp_min(0).square().sum(-1)
+            missing = max(0, count - side)
+        else:
+            factor = torch.as_tensor(scale * self._scale, device=self._matrix.device)[..., None, None]
+            sums, missing = hinge_sums(self._matrix * factor, threshold, eps, solver), count - side
+        total: Tensor = sums + missing * floor
+        return total
 
     @cached_property
     def _norms(self) -> tuple[Tensor, Tensor, Tensor]:
