@@ -8,28 +8,54 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from kvicreg import KernelVICRegLoss, kernels, operators
+from kvicreg import KernelVICRegLoss, VICRegLoss, kernels, operators
 from kvicreg.benchmarks.measure import SECONDS_PER_SIZE, measure
 from kvicreg.benchmarks.peers import METRIC_LEARNING, PUBLISHED, peers
+from kvicreg.losses import (
+    CodingRateLoss,
+    CorInfoMaxLoss,
+    FroSSLLoss,
+    KerJEPALoss,
+    LeJEPALoss,
+    MMCRLoss,
+    VISRegLoss,
+    VNELoss,
+)
 
 EXACT_SIZES = (
     "256x256", "256x1024", "256x2048", "256x8192", "512x256", "512x1024", "512x2048",
     "1024x256", "1024x1024", "1024x2048", "2048x1024",
 )  # fmt: skip
 SCALING_SIZES = ("2048x1024", "8192x1024", "32768x1024", "65536x1024")
-KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
-    "linear": kernels.Linear,
-    "polynomial": kernels.Polynomial,
-    "rbf": kernels.RBF,
-    "laplacian": kernels.Laplacian,
-    "laplacian-l1": lambda: kernels.Laplacian(norm=1),
-    "rq": kernels.RationalQuadratic,
+LOSSES: dict[str, Callable[..., nn.Module]] = {
+    "linear": partial(KernelVICRegLoss, "linear"),
+    "polynomial": partial(KernelVICRegLoss, "polynomial"),
+    "rbf": partial(KernelVICRegLoss, "rbf"),
+    "laplacian": partial(KernelVICRegLoss, "laplacian"),
+    "laplacian-l1": lambda **more: KernelVICRegLoss(kernels.Laplacian(norm=1), **more),
+    "rq": partial(KernelVICRegLoss, "rq"),
+    "rbf-shared": partial(KernelVICRegLoss, "rbf", spectrum="shared"),
+    "linear-shared": partial(KernelVICRegLoss, "linear", spectrum="shared"),
+    "rbf-mean": lambda **more: KernelVICRegLoss(kernels.RBF("mean"), **more),
+    "rbf-products": partial(KernelVICRegLoss, "rbf", solver="products"),
+    "vicreg": VICRegLoss,
+    "mmcr": MMCRLoss,
+    "frossl": FroSSLLoss,
+    "i-vne": VNELoss,
+    "coding-rate": CodingRateLoss,
+    "corinfomax": CorInfoMaxLoss,
+    "lejepa": LeJEPALoss,
+    "kerjepa": KerJEPALoss,
+    "visreg": VISRegLoss,
 }
+"""Kernel VICReg by its kernel and what sets it apart, and the other losses of the package."""
 PEERS = {
     PUBLISHED: "VICReg in the form of its published code (written here from the formula)",
     METRIC_LEARNING: "VICRegLoss of pytorch-metric-learning",
@@ -52,6 +78,7 @@ class Row:
     peer: str = METRIC_LEARNING  # the only one of older files
     published_milliseconds: float | None = None
     metric_learning_milliseconds: float | None = None
+    views: int = 2
 
 
 def run(
@@ -79,17 +106,17 @@ def run(
     cases = [(size, [(name, "exact") for name in kernel_names]) for size in map(_parse, sizes)]
     cases += [(size, [("rbf", name) for name in approximations]) for size in map(_parse, scaling_sizes)]
     for name in kernel_names:
-        if name not in KERNELS:
-            raise ValueError(f"unknown kernel {name!r}: the kernels are {', '.join(KERNELS)}")
+        if name not in LOSSES:
+            raise ValueError(f"unknown kernel or loss {name!r}: there are {', '.join(LOSSES)}")
     for name in approximations:
         _approximation(name)
     console = Console(soft_wrap=True)
     rows: list[Row] = []
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("measuring", total=len(cases))
-        for (batch, width), losses in cases:
+        for (batch, width, views), losses in cases:
             progress.update(task, description=f"{batch} x {width}")
-            rows += _measure(batch, width, losses, repeats, device)
+            rows += _measure(batch, width, losses, repeats, device, views)
             progress.advance(task)
     _show(rows, console)
     out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +135,7 @@ def _show(rows: Sequence[Row], console: Any) -> None:
         name = row.loss if row.approximation == "exact" else f"{row.loss}, {row.approximation}"
         memory = f"{row.peak_mib:.1f}", f"{row.peak_mib / row.peer_peak_mib:.3f}"
         cost = f"{row.milliseconds:.1f}", f"{row.ratio:.3f}", row.peer
-        table.add_row(f"{row.batch} x {row.width}", name, *cost, *memory)
+        table.add_row(_size(row), name, *cost, *memory)
     console.print(table)
     names = dict.fromkeys(row.peer for row in rows)
     console.print("Ratios are to the faster peer at each size: " + "; ".join(f"{n}: {PEERS[n]}" for n in names) + ".")
@@ -145,7 +172,8 @@ def markdown(rows: Sequence[Row]) -> str:
     names = list(dict.fromkeys(row.loss for row in exact))
     lines = [f"| b x p | VICReg, ms | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
     for title, of_size in _by_size(exact, "loss"):
-        lines.append(f"| {title} | {' | '.join(f'{of_size[name].ratio:.3f}' for name in names)} |")
+        cells = " | ".join(f"{of_size[name].ratio:.3f}" if name in of_size else "" for name in names)
+        lines.append(f"| {title} | {cells} |")
     others = [row for row in rows if row.approximation != "exact"]
     names = list(dict.fromkeys(row.approximation for row in others))
     if names:
@@ -159,10 +187,14 @@ def markdown(rows: Sequence[Row]) -> str:
 
 def _by_size(rows: Sequence[Row], key: str) -> Iterator[tuple[str, dict[str, Row]]]:
     """For each size its first two cells, the size and the peer's time, and its rows by `key`."""
-    for batch, width in dict.fromkeys((row.batch, row.width) for row in rows):
-        of_size = {getattr(row, key): row for row in rows if (row.batch, row.width) == (batch, width)}
+    for size in dict.fromkeys(map(_size, rows)):
+        of_size = {getattr(row, key): row for row in rows if _size(row) == size}
         first = next(iter(of_size.values()))
-        yield f"{batch} x {width} | {first.peer_milliseconds:.0f} ({first.peer})", of_size
+        yield f"{size} | {first.peer_milliseconds:.0f} ({first.peer})", of_size
+
+
+def _size(row: Row) -> str:
+    return f"{row.batch} x {row.width}" + (f", {row.views} views" if row.views != 2 else "")
 
 
 def scaling_slopes(rows: Sequence[Row], approximation: str) -> dict[str, float]:
@@ -176,14 +208,19 @@ def scaling_slopes(rows: Sequence[Row], approximation: str) -> dict[str, float]:
     return slopes
 
 
-def _measure(batch: int, width: int, losses: Sequence[tuple[str, str]], repeats: int, device: str) -> Iterator[Row]:
-    """Time the losses, (kernel, approximation), and the peers in turn; a row for each of the losses."""
+def _measure(
+    batch: int, width: int, losses: Sequence[tuple[str, str]], repeats: int, device: str, views: int = 2
+) -> Iterator[Row]:
+    """Time the losses, (kernel, approximation), and the peers in turn; a row for each of the losses.
+
+    Peers take two views, however many the losses are given.
+    """
     rivals = peers()
     contenders: dict[Any, Any] = dict(rivals)
     for name, approximation in losses:
-        criterion = KernelVICRegLoss(KERNELS[name](), approximation=_approximation(approximation))
-        contenders[name, approximation] = criterion
-    costs = measure(contenders, batch, width, repeats, device)
+        more = {} if approximation == "exact" else {"approximation": _approximation(approximation)}
+        contenders[name, approximation] = LOSSES[name](**more)
+    costs = measure(contenders, batch, width, repeats, device, dict.fromkeys(rivals, 2), views)
     fastest = min(rivals, key=lambda name: costs[name].milliseconds)
     peer = costs[fastest]
     times = {name: round(costs[name].milliseconds, 2) for name in rivals}
@@ -192,18 +229,18 @@ def _measure(batch: int, width: int, losses: Sequence[tuple[str, str]], repeats:
         yield Row(
             batch, width, *case, round(cost.milliseconds, 2), round(cost.peak_mib, 2), round(peer.milliseconds, 2),
             round(peer.peak_mib, 2), round(cost.milliseconds / peer.milliseconds, 4), fastest,
-            times[PUBLISHED], times.get(METRIC_LEARNING),
+            times[PUBLISHED], times.get(METRIC_LEARNING), views,
         )  # fmt: skip
 
 
-def _parse(size: str) -> tuple[int, int]:
+def _parse(size: str) -> tuple[int, int, int]:
     try:
-        batch, width = map(int, size.lower().split("x"))
+        batch, width, views = map(int, [*size.lower().split("x"), "2"][:3])
     except ValueError:
-        raise ValueError(f"a size is BATCHxWIDTH, for example 256x2048, got {size!r}") from None
-    if batch < 2 or width < 1:
-        raise ValueError(f"a size needs a batch of at least 2 and a width of at least 1, got {size!r}")
-    return batch, width
+        raise ValueError(f"a size is BATCHxWIDTH or BATCHxWIDTHxVIEWS, for example 256x2048, got {size!r}") from None
+    if batch < 2 or width < 1 or views < 2:
+        raise ValueError(f"a size needs a batch of at least 2, a width of at least 1 and two views, got {size!r}")
+    return batch, width, views
 
 
 def _approximation(name: str) -> operators.Approximation | None:

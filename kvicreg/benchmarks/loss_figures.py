@@ -20,8 +20,12 @@ COLORS = {  # Okabe-Ito: told apart by colour-blind readers
     "laplacian": "#009E73",
     "laplacian-l1": "#8B4513",
     "rq": "#E69F00",
+    "vicreg": "#56B4E9",
+    "rbf-shared": "#000000",
     PEER: "#666666",
 }
+OTHER = "#999999"
+"""Of losses that have no color of their own."""
 DASHES = ["-", "--", ":", "-.", (0, (1, 3))]
 MARKS = {"rff": "s", "nystrom": "^"}
 
@@ -59,19 +63,19 @@ def draw(rows: Sequence[Row], out: Path) -> None:
 def _over_width(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
     from matplotlib.lines import Line2D
 
-    exact = [row for row in rows if row.approximation == "exact"]
+    exact = [row for row in rows if row.approximation == "exact" and row.views == 2]
     batches = sorted({row.batch for row in exact if len({r.width for r in exact if r.batch == row.batch}) > 1})
     shown = []
     for dash, batch in zip(DASHES, batches, strict=False):
         of_batch = sorted((row for row in exact if row.batch == batch), key=lambda row: row.width)
         for name in dict.fromkeys(row.loss for row in of_batch):
             points = [(row.width, getattr(row, ours)) for row in of_batch if row.loss == name]
-            axes.plot(*zip(*points, strict=True), linestyle=dash, marker="o", ms=3, color=COLORS[name])
+            axes.plot(*zip(*points, strict=True), linestyle=dash, marker="o", ms=3, color=COLORS.get(name, OTHER))
             shown.append(name)
         peer = sorted({(row.width, getattr(row, theirs)) for row in of_batch})
         axes.plot(*zip(*peer, strict=True), linestyle=dash, marker="x", ms=4, color=COLORS[PEER])
     names = [*dict.fromkeys(shown), PEER]
-    keys = [Line2D([], [], color=COLORS[name], label=name) for name in names]
+    keys = [Line2D([], [], color=COLORS.get(name, OTHER), label=name) for name in names]
     keys += [
         Line2D([], [], color="black", linestyle=d, label=f"b = {b}") for d, b in zip(DASHES, batches, strict=False)
     ]
@@ -79,12 +83,12 @@ def _over_width(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
 
 
 def _over_batch(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
-    at_width = sorted((row for row in rows if row.width == 1024), key=lambda row: row.batch)
+    at_width = sorted((row for row in rows if row.width == 1024 and row.views == 2), key=lambda row: row.batch)
     for name, approximation in dict.fromkeys((row.loss, row.approximation) for row in at_width):
         points = [(r.batch, getattr(r, ours)) for r in at_width if (r.loss, r.approximation) == (name, approximation)]
         exact = approximation == "exact"
         axes.plot(
-            *zip(*points, strict=True), color=COLORS[name], linestyle="-" if exact else "--", ms=4,
+            *zip(*points, strict=True), color=COLORS.get(name, OTHER), linestyle="-" if exact else "--", ms=4,
             marker="o" if exact else MARKS[approximation.partition(":")[0]],
             label=f"{name}, exact" if exact else f"{name}, {approximation.replace(':', ' ')}",
         )  # fmt: skip

@@ -28,13 +28,20 @@ class Cost(NamedTuple):
 
 
 def measure(
-    losses: Mapping[Any, Callable[[Tensor, Tensor], Tensor]], batch: int, width: int, repeats: int, device: str
+    losses: Mapping[Any, Callable[..., Tensor]],
+    batch: int,
+    width: int,
+    repeats: int,
+    device: str,
+    taken: Mapping[Any, int] | None = None,
+    count: int = 2,
 ) -> dict[Any, Cost]:
-    """Median time and peak memory of each loss on two random views (batch, width)."""
+    """Median time and peak memory of each loss on `count` random views (batch, width), or as many as it has `taken`."""
     generator = torch.Generator().manual_seed(0)
-    views = [torch.randn(batch, width, generator=generator).to(device).requires_grad_() for _ in range(2)]
+    views = [torch.randn(batch, width, generator=generator).to(device).requires_grad_() for _ in range(count)]
+    losses = {name: partial(_of_first, loss, (taken or {}).get(name, count)) for name, loss in losses.items()}
 
-    def step(loss: Callable[[Tensor, Tensor], Tensor]) -> float:
+    def step(loss: Callable[..., Tensor]) -> float:
         for view in views:
             view.grad = None
         start = time.perf_counter()
@@ -54,6 +61,10 @@ def measure(
             view.grad = None  # or the step would begin by giving back what it has to hold in the end
         costs[name] = Cost(1e3 * statistics.median(seconds), _peak_mib(partial(step, loss), device))
     return costs
+
+
+def _of_first(loss: Callable[..., Tensor], count: int, *views: Tensor) -> Tensor:
+    return loss(*views[:count])
 
 
 def _peak_mib(step: Callable[[], object], device: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from kvicreg.kernels.cosine import unit_views
@@ -15,6 +16,10 @@ from kvicreg.operators import shared_operator
 from kvicreg.options import Options
 
 __all__ = ["MMCRLoss", "MMCROptions", "MMCRTerms"]
+
+
+ROUND_OFFS = 8
+"""Units in the last place of the largest eigenvalue up to which another is zero; the root of noise has a large slope."""
 
 
 class MMCRTerms(NamedTuple):
@@ -46,5 +51,7 @@ class MMCRLoss(SpectralLoss):
         """The terms of views that were checked."""
         points, kernel = unit_views(views, self.kernel)
         operator, _ = shared_operator(points, kernel, self.approximation, self.gather, centred=False)
-        norm = safe_sqrt(operator.eigenvalues() * operator.samples).sum()
+        values = operator.eigenvalues() * operator.samples
+        floor = ROUND_OFFS * torch.finfo(values.dtype).eps * values.detach().amax()
+        norm = safe_sqrt(torch.where(values > floor, values, 0.0)).sum()
         return MMCRTerms(-norm, norm)

@@ -91,7 +91,7 @@ def test_slope_is_that_of_a_power_law():
     [
         (["--sizes", "256"], "BATCHxWIDTH"),
         (["--sizes", "1x8"], "at least 2"),
-        (["--sizes", "8x8", "--kernels", "rfb"], "unknown kernel 'rfb'"),
+        (["--sizes", "8x8", "--kernels", "rfb"], "unknown kernel or loss 'rfb'"),
         (["--sizes", "8x8", "--approximations", "fourier"], "rff:FEATURES"),
     ],
 )
@@ -106,3 +106,19 @@ def test_page_about_scaling_shows_what_was_measured():
     shown = re.search(r"<!-- bench-loss\.md -->\n(.*?)<!-- end -->", page, flags=re.DOTALL)
     assert shown is not None
     assert shown[1] == markdown(rows)
+
+
+def test_other_losses_and_more_views_are_rows_of_their_own(tmp_path):
+    names = ("rbf", "rbf-shared", "vicreg", "mmcr")
+    rows = run(tmp_path, ["256x64", "256x64x4"], [], names, (), repeats=1, device="cpu")
+    assert [(row.loss, row.views) for row in rows] == [(name, views) for views in (2, 4) for name in names]
+    text = (tmp_path / "bench-loss.md").read_text()
+    assert "| 256 x 64, 4 views |" in text
+    assert "rbf-shared" in text
+
+
+@pytest.mark.parametrize("name", loss.LOSSES)
+def test_every_loss_of_the_table_takes_views(name):
+    z = torch.randn(3, 12, 5, requires_grad=True)
+    loss.LOSSES[name]()(*z).backward()
+    assert z.grad.isfinite().all()
