@@ -11,7 +11,7 @@ from typing import Any, Literal
 from experiments.common import Cell, Experiment, Job, Result, tables
 
 Variants = dict[str, dict[str, Any]]
-Topic = Literal["family", "constants", "spectrum", "views"]
+Topic = Literal["family", "constants", "spectrum", "bandwidth", "views"]
 
 
 def _weights(method: str, setting: str, *values: float) -> Variants:
@@ -53,6 +53,12 @@ TOPICS: dict[Topic, Variants] = {
         "a shared spectrum, linear": SHARED | {"kernel": "linear"},
         "vicreg": {"method": "vicreg"},
     },
+    "bandwidth": {
+        "the median, held constant": {"kernel": "rbf"},
+        "the mean, with its gradient": {"kernel": "rbf", "bandwidth": "mean"},
+        "the median, shared spectrum": SHARED,
+        "the mean, shared spectrum": SHARED | {"bandwidth": "mean"},
+    },
     "views": {
         "2 views": {},
         "4 views, half of the epochs and of the batch": {"views_per_image": 4, "epochs": 3, "batch_size": 128},
@@ -69,7 +75,8 @@ class Neighbours(Experiment, name="neighbours"):
     """Compare Kernel VICReg with the spectral family, one spectrum with several, and two views with more.
 
     Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), spectrum
-    (one shared by all views, or one for each), views (more of them at equal images times views).
+    (one shared by all views, or one for each), bandwidth (the median, or the mean with its gradient), views (more of them
+    at equal images times views).
 
     Examples:
         python -m experiments neighbours --topic family --seeds 0

@@ -19,7 +19,7 @@ __all__ = ["MMCRLoss", "MMCROptions", "MMCRTerms"]
 
 
 ROUND_OFFS = 8
-"""Units in the last place of the largest eigenvalue up to which another is zero; the root of noise has a large slope."""
+"""Units in the last place of the largest eigenvalue up to which another is zero: the root of noise is steep."""
 
 
 class MMCRTerms(NamedTuple):
