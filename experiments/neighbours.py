@@ -75,8 +75,8 @@ class Neighbours(Experiment, name="neighbours"):
     """Compare Kernel VICReg with the spectral family, one spectrum with several, and two views with more.
 
     Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), spectrum
-    (one shared by all views, or one for each), bandwidth (the median, or the mean with its gradient), views (more of them
-    at equal images times views).
+    (one shared by all views, or one for each), bandwidth (the median, or the mean with its gradient), views
+    (more of them at equal images times views).
 
     Examples:
         python -m experiments neighbours --topic family --seeds 0

@@ -48,6 +48,8 @@ def draw(rows: Sequence[Row], out: Path) -> None:
         left.set(xlabel="embedding width p", ylabel=label, title=f"{name} over embedding width, exact")
         right.set(xlabel="batch size b", title=f"{name} over batch size, p = 1024")
         for axes in (left, right):
+            if not any(len(line.get_xdata()) for line in axes.lines):  # nothing was measured that belongs here
+                continue
             axes.set(xscale="log", yscale="log")
             sizes = sorted({row.width for row in rows if row.approximation == "exact"})
             if axes is right:
