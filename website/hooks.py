@@ -13,24 +13,22 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path
 
-from website import reference  # noqa: E402
+from website import notebooks, reference  # noqa: E402
 
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "SECURITY.md": "security.md"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """The navigation gets a page for each part of the package, where mkdocs.yml has "API: []"."""
-    parts = [{part: f"reference/{part}.md"} for part in reference.public_names()]
-    config.nav = _filled(config.nav, {"API": parts})
+    """Reference gets a page for each part of the package, and Guides whatever lies in docs/ and is not named."""
+    named = re.findall(r"[\w-]+\.md", str(config.nav))
+    for section in config.nav or ():
+        if "Guides" in section:
+            section["Guides"] += [path.name for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in named]
+        if "Reference" in section:
+            section["Reference"].insert(
+                0, {"API": [{part: f"reference/{part}.md"} for part in reference.public_names()]}
+            )
     return config
-
-
-def _filled(nav: Any, lists: dict[str, list[Any]]) -> Any:
-    if isinstance(nav, list):
-        return [_filled(item, lists) for item in nav]
-    if isinstance(nav, dict):
-        return {key: lists[key] if key in lists else _filled(item, lists) for key, item in nav.items()}
-    return nav
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -41,6 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/settings.md": reference.settings_page(),
         "reference/files.md": reference.file_page(),
     }
+    pages |= {f"notebooks/{path.stem}.ipynb": notebooks.ipynb(path.read_text("utf-8")) for path in notebooks.SCRIPTS}
     pages |= {page: (ROOT / name).read_text(encoding="utf-8") for name, page in ROOT_PAGES.items()}
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))

@@ -45,7 +45,7 @@ def symmetric_product(x: Tensor, weights: Tensor | None = None) -> Tensor:
     On a CPU blocks on and above the diagonal are multiplied and mirrored: little more than half the work.
     """
     n, k = x.shape[-2:]
-    if n < BLOCK or x.device.type != "cpu" or not is_concrete() or torch.is_grad_enabled():
+    if n < BLOCK or k == 0 or x.device.type != "cpu" or not is_concrete() or torch.is_grad_enabled():
         return (x if weights is None else x * weights.unsqueeze(-2)) @ x.mT
     product, block = x.new_empty(*x.shape[:-1], n), min(BLOCK, max(128, n // 4))
     for i, (points, out) in enumerate(zip(x.reshape(-1, n, k), product.view(-1, n, n), strict=True)):

@@ -10,6 +10,8 @@ import yaml
 from packaging.requirements import Requirement
 from source_tree import ROOT
 
+from kvicreg import __version__
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 YAML_FILES = sorted([*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml"])
 
@@ -40,8 +42,8 @@ def test_workflows_run_what_is_there(name):
     content = workflow(name)
     steps = [step for job in content["jobs"].values() for step in job["steps"]]
     assert all(("run" in step) != ("uses" in step) for step in steps)
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    used = {target for step in steps for target in re.findall(r"make ([a-z]+)", step.get("run", ""))}
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    used = {target for step in steps for target in re.findall(r"make ([a-z-]+)", step.get("run", ""))}
     assert used <= set(targets)
 
 
@@ -70,3 +72,29 @@ def test_the_versions_we_test_are_allowed():
 def test_hooks_are_the_tools_of_make_check():
     repositories = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     assert [hook["id"] for repo in repositories for hook in repo["hooks"]] == ["ruff-check", "ruff-format", "mypy"]
+
+
+def test_one_version_everywhere():
+    newest = re.search(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+    assert newest is not None
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text())
+    assert {newest[1], citation["version"], recipe["package"]["version"]} == {__version__}
+
+
+def test_the_conda_recipe_needs_what_the_package_needs():
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text())
+    needs = [line.replace("torch", "pytorch").replace(">=", " >=") for line in PROJECT["dependencies"]]
+    assert recipe["requirements"]["run"] == [f"python {PROJECT['requires-python']}", *needs]
+    constrained = dict(line.split() for line in recipe["requirements"]["run_constraints"])
+    claimed = {name: str(requirement.specifier) for name, requirement in requirements().items()}
+    assert {name: claimed[name.removesuffix("-base")] for name in constrained} == constrained
+
+
+def test_containers_begin_from_a_named_version_and_are_not_run_as_root():
+    text = (ROOT / "packaging" / "Dockerfile").read_text()
+    stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
+    assert [re.match(r"\S+:[\w.-]*\d[\w.-]* AS (\w+)", stage)[1] for stage in stages] == ["cpu", "cuda"]
+    assert all(re.search(r"^USER \d+$", stage, flags=re.MULTILINE) for stage in stages)
+    extras = {name for group in re.findall(r"/source\[([\w,]+)\]", text) for name in group.split(",")}
+    assert extras <= set(PROJECT["optional-dependencies"])

@@ -17,7 +17,7 @@ def points(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-@pytest.mark.parametrize("shape", [(2, 7, 3), (10, 4), (2, 2, 9, 12)])
+@pytest.mark.parametrize("shape", [(2, 7, 3), (10, 4), (2, 2, 9, 12), (2, 7, 0)])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_half_a_symmetric_product_is_all_of_it(monkeypatch, shape, weighted):
     monkeypatch.setattr(distances, "BLOCK", 4)
@@ -133,3 +133,9 @@ def test_large_cotangents_that_are_not_symmetric_are_seen(monkeypatch):
     for w in (weights, weights + weights.mT):
         for quantity in ("inner", "squared_distance"):
             assert torch.autograd.gradcheck(lambda z, q=quantity, w=w: (getattr(AllPairs(z), q) * w).sum(), (x,))
+
+
+def test_a_variance_that_weighs_nothing_has_no_gradient():
+    z = torch.randn(256, 8, requires_grad=True)
+    KernelVICRegLoss("rbf", variance_weight=0, covariance_weight=0)(z, z.detach() + 0.1).backward()
+    assert torch.isfinite(z.grad).all()
