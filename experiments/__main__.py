@@ -13,6 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # before torch is loaded; see 
 
 import tyro
 
+from experiments import explore, explore_speed
 from experiments.common.experiment import load_all
 from experiments.common.job import Job
 from kvicreg.options import did_you_mean
@@ -21,7 +22,7 @@ from kvicreg.options import did_you_mean
 def listing() -> str:
     """Name every experiment."""
     summaries = {name: experiment.summary() for name, experiment in load_all().items()}
-    summaries |= {name: inspect.getdoc(command) or "" for name, command in COMMANDS.items()}
+    summaries |= {name: (inspect.getdoc(command) or "").split("\n")[0] for name, command in COMMANDS.items()}
     return "\n".join(f"{name:<20} {summary}" for name, summary in summaries.items())
 
 
@@ -52,7 +53,9 @@ def check(docs: Path = Path("docs")) -> str:
     return "\n".join(lines)
 
 
-COMMANDS: dict[str, Any] = {"all": every, "list": listing, "page": page, "check": check}
+COMMANDS: dict[str, Any] = {
+    "all": every, "list": listing, "page": page, "check": check, **explore.COMMANDS, **explore_speed.COMMANDS,
+}  # fmt: skip
 
 
 def parse(name: str, arguments: Sequence[str]) -> Any:
@@ -60,7 +63,9 @@ def parse(name: str, arguments: Sequence[str]) -> Any:
     marks = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff, tyro.conf.DisallowNone)
     about: dict[str, Any] = {"prog": f"python -m experiments {name}", "args": [*arguments], "config": marks}
     if name in COMMANDS:
-        return tyro.cli(COMMANDS[name], description=inspect.getdoc(COMMANDS[name]), **about)
+        return tyro.cli(
+            COMMANDS[name], description=(inspect.getdoc(COMMANDS[name]) or "").split("\n\nArgs:")[0], **about
+        )
     kind = load_all()[name]
 
     def run(job: Job, experiment: Any) -> str:

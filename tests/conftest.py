@@ -1,6 +1,8 @@
 """Fixtures that several folders of tests share."""
 
 import os
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +97,36 @@ def write_slices(root: Path) -> Path:
     (tiny / "wnids.txt").write_text("\n".join(classes))
     (tiny / "words.txt").write_text("".join(f"{wnid}\t{words}\n" for wnid, words in classes.items()))
     return root
+
+
+FLAGS = """--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swiftshader --no-first-run
+    --disable-background-networking --disable-component-update --disable-sync --window-size=1200,1000"""
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory):
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="session")
+def wait_for():
+    """`wait_for(condition)`: what the condition gives once it is true."""
+
+    def wait(condition, seconds: float = 10.0):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if outcome := condition():
+                return outcome
+            time.sleep(0.05)
+        raise AssertionError("it did not happen")
+
+    return wait

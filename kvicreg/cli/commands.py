@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, bool, str]] = {
     "evaluate": ("evaluate:evaluate", False, "Measure what runs have learnt: probes, controls, robustness."),
     "report": ("report:report", False, "Write one self-contained page about one run or several."),
     "export": ("export:export", False, "Write a run's encoder as ONNX or as a torch.export program."),
+    "explore": ("explore:explore", False, "See, search, clean and label images on a page in the browser."),
     "search": ("images:search", False, "Find the images most like an image, or like some examples and unlike others."),
     "duplicates": (
         "images:duplicates",

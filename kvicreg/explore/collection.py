@@ -109,8 +109,17 @@ class Collection:
         return self._stored_neighbours("mirrored", self._mirrored)
 
     def _mirrored(self) -> Tensor:
-        files = embed_images(self.encoder, self.data, self.folder / "mirrored", mirror=True, progress=self.progress)
-        return self.space(torch.from_numpy(np.array(files.features))) * self.readable[:, None]
+        return self.space(torch.from_numpy(np.array(self.mirrored.features))) * self.readable[:, None]
+
+    @cached_property
+    def mirrored(self) -> Embedding:
+        """The mirror images, embedded once."""
+        return embed_images(self.encoder, self.data, self.folder / "mirrored", mirror=True, progress=self.progress)
+
+    @cached_property
+    def sharp(self) -> Space:
+        """The space in which copies are told from images that are merely alike."""
+        return Space(torch.from_numpy(np.array(self.files.features))[self.readable], power=1.0)
 
     def _stored_neighbours(self, name: str, queries: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
         path = self.folder / f"{name}.npz"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.explore.collection import Collection
+from kvicreg.explore.embedding import Embedding
 from kvicreg.explore.index import Index
 
 __all__ = ["Leak", "duplicate_groups", "duplicate_pairs", "group_pairs", "leaks"]
@@ -36,8 +37,10 @@ def duplicate_pairs(
         mirrored: an image that is like the mirror image of another counts too; all are embedded once more for this.
     """
     check_threshold(threshold)
-    tables = [images.neighbours, *([images.mirrored_neighbours] if mirrored else [])]
-    parts = [_above(*table, threshold) for table in tables]
+    rows = images.sharp(features_of(images.files))
+    parts = [_above(images.neighbours[0], rows, rows, threshold)]
+    if mirrored:
+        parts.append(_above(images.mirrored_neighbours[0], images.sharp(features_of(images.mirrored)), rows, threshold))
     ends, values = (torch.cat(part) for part in zip(*parts, strict=True))
     readable = images.readable[ends].all(1) & (ends[:, 0] != ends[:, 1])
     pairs, where = torch.unique(ends[readable], dim=0, return_inverse=True)
@@ -46,10 +49,17 @@ def duplicate_pairs(
     return pairs[order], best[order]
 
 
-def _above(indices: Tensor, cosines: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
-    """Pairs (m, 2), the smaller number first, and their cosines, of a table of neighbours (n, k)."""
-    rows, places = (cosines >= threshold).nonzero(as_tuple=True)
-    return torch.stack((rows, indices[rows, places]), 1).sort(1).values, cosines[rows, places]
+def _above(neighbours: Tensor, queries: Tensor, rows: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """Pairs (m, 2), the smaller number first, and their cosines, of each query with its neighbours (n, k)."""
+    parts = zip(queries.split(4096), neighbours.split(4096), strict=True)
+    cosines = torch.cat([torch.einsum("nq,nkq->nk", query, rows[near]) for query, near in parts])
+    ends, places = (cosines >= threshold).nonzero(as_tuple=True)
+    return torch.stack((ends, neighbours[ends, places]), 1).sort(1).values, cosines[ends, places]
+
+
+def features_of(files: Embedding) -> Tensor:
+    """The features (n, q) of an embedding, in memory."""
+    return torch.from_numpy(np.array(files.features))
 
 
 def duplicate_groups(images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True) -> list[list[int]]:
@@ -80,9 +90,8 @@ def leaks(images: Collection, others: Collection, threshold: float = THRESHOLD) 
     check_threshold(threshold)
     if images.unit.shape[1] != others.unit.shape[1]:
         raise ValueError("others: expected images embedded by the same encoder")
-    theirs = images.space(torch.from_numpy(np.array(others.files.features)))  # both in one space, to be comparable
-    index = Index(theirs * others.readable[:, None])
-    best, cosines = index.search(images.unit, 1)
+    index = Index(images.sharp(features_of(others.files)) * others.readable[:, None])  # both in one space
+    best, cosines = index.search(images.sharp(features_of(images.files)) * images.readable[:, None], 1)
     rows = (cosines[:, 0] >= threshold).nonzero()[:, 0].tolist()
     pairs = [Leak(row, int(best[row, 0]), float(cosines[row, 0])) for row in rows]
     return sorted(pairs, key=lambda leak: -leak.similarity)

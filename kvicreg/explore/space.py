@@ -12,26 +12,28 @@ FLOOR = 0.01
 
 
 class Space:
-    """``x -> V (L + r mean(L))^(-1/2) V^T (x - mean)``, scaled to unit length, with covariance ``V L V^T``.
+    """``x -> V (L + r mean(L))^(-power / 2) V^T (x - mean)``, scaled to unit length, with covariance ``V L V^T``.
 
     Without it a few directions in which all images differ decide every cosine. The ridge r is the number of features
     over that of images, and at least 0.01: of few images the small variances are not known.
 
     Args:
         features: (n, q), those that the mean and the variances are of.
+        power: 1 makes all variances alike, which tells copies from images that are merely alike; 0.5 goes half the
+            way, which is better for what images show.
 
     Example:
-        >>> Space(torch.tensor([[2.0, 0.1], [-2.0, 0.1], [2.0, -0.1], [-2.0, -0.1]]))(torch.tensor([[1.0, 0.0]]))
+        >>> Space(torch.tensor([[2.0, 0.1], [-2.0, 0.1], [2.0, -0.1], [-2.0, -0.1]]), 1.0)(torch.tensor([[1.0, 0.0]]))
         tensor([[1., 0.]])
     """
 
-    def __init__(self, features: Tensor) -> None:
+    def __init__(self, features: Tensor, power: float = 0.5) -> None:
         count, width = features.shape
         self.mean = features.mean(0)
         centred = features - self.mean
         variances, directions = torch.linalg.eigh((centred.T @ centred).double() / count)
         ridge = max(FLOOR, width / count) * variances.mean()
-        scale = (variances.clamp_min(0) + ridge).clamp_min(1e-12).rsqrt()
+        scale = (variances.clamp_min(0) + ridge).clamp_min(1e-12) ** (-power / 2)
         self.matrix = ((directions * scale) @ directions.T).float()
 
     def __call__(self, features: Tensor) -> Tensor:

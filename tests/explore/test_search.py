@@ -44,7 +44,7 @@ def test_recall_tells_a_bad_index():
 
 def test_the_space_makes_variances_alike():
     x = torch.randn(5000, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([10.0, 1.0, 1.0, 1.0]) + 3
-    space = Space(x)
+    space = Space(x, power=1.0)
     assert (space.matrix.diagonal() * torch.tensor([10.0, 1, 1, 1]) - 1).abs().max() < 0.25
     torch.testing.assert_close(space(x).norm(dim=1), torch.ones(5000))
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from unittest.mock import patch
 
 import numpy as np
@@ -32,36 +31,3 @@ def three_runs(tmp_path_factory, make_run):
         arrays = dict(np.load(run / "evaluation" / "map.npz"))
         np.savez(run / "evaluation" / "map.npz", **(arrays | {"points": arrays["points"][:, ::-1]}))
     return runs
-
-
-FLAGS = """--headless=new --no-sandbox --disable-gpu --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync --window-size=1200,1000"""
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory):
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
-
-
-@pytest.fixture(scope="session")
-def wait_for():
-    """`wait_for(condition)`: what the condition gives once it is true."""
-
-    def wait(condition, seconds: float = 10.0):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if found := condition():
-                return found
-            time.sleep(0.05)
-        raise AssertionError("it did not happen")
-
-    return wait
