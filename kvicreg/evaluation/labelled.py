@@ -19,6 +19,7 @@ from kvicreg.evaluation.robustness import PASSES, RobustnessCurve, robustness
 from kvicreg.evaluation.session import Session
 from kvicreg.evaluation.subjects import Features, Subject, features_of, subjects_of
 from kvicreg.evaluation.supervised import fine_tuning
+from kvicreg.models import PretrainedEncoder
 
 __all__ = ["confusion", "shared_key", "shifted_rows", "with_labels"]
 
@@ -46,8 +47,6 @@ def with_labels(session: Session, encoder: Features) -> dict[str, Any]:
         measured[subject.name] = _measured(session, subject, encoder if subject.name == "encoder" else None)
         session.scores[subject.name] = measured[subject.name].scores
     measures = {name: values.measures for name, values in measured.items()}
-    if options.fine_tune:
-        measures["encoder"]["fine_tuning"] = _fine_tuned(session)
     labels, predictions = data.test.labels, measured["encoder"].probe.predict(encoder.test_x)
     results: dict[str, Any] = {
         "subjects": measures,
@@ -72,6 +71,10 @@ def _measured(session: Session, subject: Subject, features: Features | None = No
         whole = features or features_of(session, subject)
         with session.timed(f"probes: {subject.name}"):
             probe, measures, scores = _probe(session, subject.name, whole)
+        if session.options.fine_tune and subject.is_tuned:
+            result = _fine_tuned(session, subject.name, whole.encoder)
+            scores["fine_tuning"] = result.correct
+            measures["fine_tuning"] = entry(result.correct, "fine_tuning", session.options.seed, result.settings)
         curves = _curves(session, subject.name, whole.encoder, probe) if subject.has_curves else []
         return Measured(measures, scores, probe, curves)
 
@@ -81,7 +84,8 @@ def _measured(session: Session, subject: Subject, features: Features | None = No
 def shared_key(session: Session, subject: Subject) -> Hashable:
     """What the measures of a subject depend on."""
     options = session.options
-    return (subject.name, str(subject.key), session.fingerprints, options.seed, options.robustness_images)
+    tuned = str(session.views.config) if options.fine_tune else None
+    return (subject.name, str(subject.key), session.fingerprints, options.seed, options.robustness_images, tuned)
 
 
 def _probe(session: Session, name: str, features: Features) -> tuple[LinearProbe, dict[str, Any], dict[str, Tensor]]:
@@ -114,19 +118,18 @@ def entry(scores: Tensor, key: str, seed: int, settings: dict[str, Any]) -> dict
     return measure(bootstrap_interval(scores, seed=seed), key, **settings)
 
 
-def _fine_tuned(session: Session) -> dict[str, Any]:
-    data, seed = session.data, session.options.seed
-    with session.timed("fine-tuning"):
-        result = fine_tuning(
-            session.encoder,
+def _fine_tuned(session: Session, name: str, encoder: nn.Module) -> ProbeResult:
+    assert isinstance(encoder, PretrainedEncoder)
+    data, part = session.data, f"fine-tuning: {name}"
+    with session.timed(part):
+        return fine_tuning(
+            encoder,
             data.train,
             data.test,
             session.views,
-            seed=seed,
-            progress=lambda *_: session.progress.advance("fine-tuning", len(data.train)),
+            seed=session.options.seed,
+            progress=lambda *_: session.progress.advance(part, len(data.train)),
         )
-    session.scores["encoder"]["fine_tuning"] = result.correct
-    return entry(result.correct, "fine_tuning", seed, result.settings)
 
 
 def _differences(session: Session, name: str) -> dict[str, Any]:
@@ -134,7 +137,8 @@ def _differences(session: Session, name: str) -> dict[str, Any]:
     encoder, other = session.scores["encoder"], session.scores[name]
     return {
         key: paired_bootstrap(encoder[key], other[key], seed=session.options.seed)._asdict()
-        for key in ("linear_probe", "knn")
+        for key in encoder
+        if key in other
     }
 
 

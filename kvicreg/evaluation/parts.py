@@ -27,8 +27,6 @@ def parts_of(session: Session) -> dict[str, Part]:
             parts |= _parts(session, subject)
     if options.supervised:
         parts["supervised control"] = Part("training", session.run.settings.schedule.epochs * train)
-    if options.fine_tune:
-        parts["fine-tuning"] = Part("training", FINE_TUNING_EPOCHS * train)
     return parts
 
 
@@ -42,6 +40,8 @@ def _parts(session: Session, subject: Subject) -> dict[str, Part]:
         f"features: {name}": Part(kind, train + test, is_shared),
         f"probes: {name}": Part("numbers", train * width, is_shared),
     }
+    if subject.is_tuned and session.options.fine_tune:
+        parts[f"fine-tuning: {name}"] = Part("training", FINE_TUNING_EPOCHS * train, is_shared)
     if subject.has_curves:
         parts[f"robustness: {name}"] = Part(kind, PASSES * len(shifted_rows(session)), is_shared)
     return parts

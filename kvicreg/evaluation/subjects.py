@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Subject:
         key: what its features depend on beside the images.
         is_shared: whether other runs on the same images have the same one.
         has_curves: whether its robustness is measured.
+        is_tuned: whether it is fine-tuned, where that is asked for.
         is_stored: whether its features are worth a file.
     """
 
@@ -33,6 +35,7 @@ class Subject:
     key: tuple[Any, ...]
     is_shared: bool = False
     has_curves: bool = False
+    is_tuned: bool = False
     is_stored: bool = True
 
 
@@ -49,19 +52,23 @@ def subjects_of(session: Session) -> list[Subject]:
     run, options = session.run, session.options
     shape, architecture = session.data.test.shape, run.description["architecture"]
     subjects = [
-        Subject("encoder", lambda: session.encoder, (run.encoder_hash,), has_curves=True),
+        Subject("encoder", lambda: session.encoder, (run.encoder_hash,), has_curves=True, is_tuned=True),
         Subject("raw pixels", lambda: RawPixels(shape), (), is_shared=True, has_curves=True, is_stored=False),
     ]
     if architecture["name"] != "custom":
-        key = (architecture, run.description["mean"], run.description["std"], options.seed)
-        untrained = lambda: random_encoder(session.encoder, seed=options.seed)  # noqa: E731
-        subjects.append(Subject("random encoder", untrained, key, is_shared=True, has_curves=True))
+        whole = {"is_shared": True, "has_curves": True, "is_tuned": True}
+        key = (architecture, run.description["mean"], run.description["std"])
+        untrained = partial(random_encoder, session.encoder, seed=options.seed)
+        subjects.append(Subject("random encoder", untrained, (*key, options.seed), **whole))
+        if run.start_hash is not None:
+            start = partial(run.starting_encoder, device=session.device)
+            subjects.append(Subject("starting encoder", start, (*key, run.start_hash), **whole))
     if options.projector:
-        whole = lambda: run.encoder(projector=True, device=session.device)  # noqa: E731
-        subjects.append(Subject("projector", whole, (run.encoder_hash,)))
+        embeddings = partial(run.encoder, projector=True, device=session.device)
+        subjects.append(Subject("projector", embeddings, (run.encoder_hash,)))
     if options.supervised:
         length = run.settings.schedule.epochs
-        subjects.append(Subject("supervised", lambda: _supervised(session), (length, run.encoder_hash, options.seed)))
+        subjects.append(Subject("supervised", partial(_supervised, session), (length, run.encoder_hash, options.seed)))
     return subjects
 
 

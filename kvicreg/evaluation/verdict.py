@@ -32,7 +32,28 @@ def verdict(results: dict[str, Any]) -> str:
     ]
     if parts:
         sentence += ": " + _joined(parts)
-    return f"{sentence}. The features are {collapse}."
+    sentences = [f"{sentence}.", f"The features are {collapse}."]
+    if "starting encoder" in results["against"]:
+        sentences.insert(1, _since_the_start(results["against"]["starting encoder"]))
+    return " ".join(sentences)
+
+
+def _since_the_start(differences: dict[str, dict[str, float]]) -> str:
+    """Whether the training has helped an encoder that started from weights, by the linear probe and by k-NN."""
+    probe, neighbours = differences["linear_probe"], differences["knn"]
+    signs = {difference["difference"] > 0 for difference in (probe, neighbours) if _is_clear(difference)}
+    opening = {
+        frozenset(): "It is not clear that the training helped",
+        frozenset({True}): "The training helped",
+        frozenset({False}): "The training did harm",
+    }.get(frozenset(signs), "The training helped by one measure and did harm by the other")
+    moved = f"the linear probe has moved by {_interval(probe)} and k-NN by {_interval(neighbours)}"
+    return f"{opening}: since the weights it started from, {moved}."
+
+
+def _interval(difference: dict[str, float]) -> str:
+    value, low, high = (100 * difference[name] for name in ("difference", "low", "high"))
+    return f"{value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
 def _against(called: str, differences: dict[str, dict[str, float]]) -> str:

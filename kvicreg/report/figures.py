@@ -111,6 +111,7 @@ def _robustness(run: RunRecord, figure: Any) -> None:
     assert run.results is not None
     curves = run.results["robustness"]["curves"]
     looks = {"encoder": (COLOURS[0], "-"), "raw pixels": (COLOURS[6], ":"), "random encoder": (COLOURS[6], "--")}
+    looks["starting encoder"] = (COLOURS[6], "-.")
     panels = figure.subplots(1, len(curves["encoder"]), sharey=True)
     for index, axes in enumerate(panels):
         for name, (colour, dash) in looks.items():

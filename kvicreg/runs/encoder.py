@@ -18,7 +18,7 @@ from kvicreg.models.weights import load_weights, one_line, save_weights
 from kvicreg.runs.stored import DESCRIPTION, PROJECTOR, WEIGHTS, StoredEncoder, Which
 from kvicreg.storage import write_atomically
 
-__all__ = ["describe_encoder", "fill_encoder", "load_encoder", "remove_encoder", "save_encoder"]
+__all__ = ["describe_encoder", "fill_encoder", "load_encoder", "load_start", "remove_encoder", "save_encoder"]
 
 
 def save_encoder(
@@ -117,6 +117,13 @@ def load_encoder(
         stored.fill(head, "projector")
     stored.tell()
     return whole.to(device).eval()
+
+
+def load_start(weights: Path, description: dict[str, Any]) -> PretrainedEncoder:
+    """The encoder of a description, with the weights that its training started from."""
+    encoder = build_encoder(**description["architecture"])
+    load_weights(encoder, weights)
+    return PretrainedEncoder(encoder, None, description)
 
 
 def _check_description(description: dict[str, Any], encoder: nn.Module) -> None:

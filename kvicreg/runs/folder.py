@@ -5,6 +5,7 @@ RUN/config.yaml            everything needed to run it again, resolved
     spectrum.npz           eigenvalues of the centred operator per epoch
     checkpoints/           last (resumable, exact) and best
     encoder.safetensors    the weights; encoder.json says what they are, projector.safetensors is beside them
+    start.safetensors      the weights that the encoder started from, of a run that did not start from random ones
     results.json           what evaluate measured; results-on-DATA.json on other data
     evaluation/            arrays behind the results, and features that are computed once
     report.html, figures/  one self-contained page, and figures for papers
@@ -13,6 +14,7 @@ RUN/config.yaml            everything needed to run it again, resolved
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
@@ -29,9 +31,9 @@ import numpy as np
 
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs.config import dump_settings, load_settings
-from kvicreg.runs.encoder import load_encoder, remove_encoder
+from kvicreg.runs.encoder import load_encoder, load_start, remove_encoder
 from kvicreg.runs.settings import Settings
-from kvicreg.runs.stored import StoredEncoder, Which, checkpoint_path, has_encoder, split
+from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, split
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
 __all__ = ["Metrics", "RunFolder"]
@@ -191,6 +193,20 @@ class RunFolder:
     def encoder(self, *, projector: bool = False, device: Any = "cpu") -> PretrainedEncoder:
         """The trained encoder in evaluation mode; a line says so where it is that of a checkpoint."""
         return load_encoder(self.path, which=self.which, projector=projector, device=device)
+
+    @property
+    def start(self) -> Path:
+        """The weights that the encoder started from; no file where those were random."""
+        return self.path / START
+
+    @cached_property
+    def start_hash(self) -> str | None:
+        """A hash of those weights, or None."""
+        return hashlib.sha256(self.start.read_bytes()).hexdigest() if self.start.is_file() else None
+
+    def starting_encoder(self, *, device: Any = "cpu") -> PretrainedEncoder:
+        """The encoder as it was before training, with the run's normalization, in evaluation mode."""
+        return load_start(self.start, self.description).to(device).eval()
 
     def remove_encoder(self) -> None:
         """Take away the encoder of a run that trains on; its weights are in the last checkpoint."""

@@ -30,6 +30,11 @@ class ModelOptions(Options):
     projector: ProjectorOptions = field(default_factory=ProjectorOptions)
     init: str | None = option(None, "Run folder or safetensors file whose encoder weights to start from.")
 
+    @property
+    def has_start(self) -> bool:
+        """Whether the encoder starts from weights that somebody has trained."""
+        return self.init is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleOptions(Options):

@@ -13,9 +13,20 @@ from torch import Tensor, nn
 
 from kvicreg.models.weights import fill, load_weights, one_line, serialized
 
-__all__ = ["DESCRIPTION", "PROJECTOR", "WEIGHTS", "StoredEncoder", "Which", "checkpoint_path", "has_encoder", "split"]
+__all__ = [
+    "DESCRIPTION",
+    "PROJECTOR",
+    "START",
+    "WEIGHTS",
+    "StoredEncoder",
+    "Which",
+    "checkpoint_path",
+    "has_encoder",
+    "split",
+]
 
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
+START = "start.safetensors"
 Which = Literal["last", "best"]
 
 

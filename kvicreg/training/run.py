@@ -19,6 +19,7 @@ from torch import nn
 from kvicreg.data import ImageData, Views
 from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.methods import Method
+from kvicreg.models.weights import save_weights
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.runs.durations import minutes
 from kvicreg.training.alarm import NotFinite
@@ -108,6 +109,8 @@ def train(
             run.prepare(resume=resume, overwrite=overwrite)
             if not resume:
                 run.write_settings(settings)
+                if settings.model.has_start:
+                    save_weights(method.encoder, run.start)
             console.print("\n".join(lines), highlight=False, soft_wrap=True)
         _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
         if trainer.is_global_zero:

@@ -47,3 +47,20 @@ def test_k_nn_is_named_where_the_difference_is_there(probe, knn, words):
 def test_controls_are_joined_in_a_sentence():
     sentence = verdict(results(raw_pixels=((0.1, 0.001), (0.1, 0.001)), random_encoder=((-0.02, 0.001), NO)))
     assert "10.0 points above raw pixels and 2.0 points below the same encoder untrained. The" in sentence
+
+
+@pytest.mark.parametrize(
+    ("probe", "knn", "words"),
+    [
+        ((0.031, 0.001), (0.05, 0.001), "The training helped: since the weights it started from, the linear probe has"),
+        (NO, (0.05, 0.001), "The training helped: since"),
+        ((-0.031, 0.001), NO, "The training did harm: since"),
+        (NO, NO, "It is not clear that the training helped: since"),
+        ((0.031, 0.001), (-0.05, 0.001), "The training helped by one measure and did harm by the other: since"),
+    ],
+)
+def test_whether_training_helped_is_said_with_its_interval(probe, knn, words):
+    sentence = verdict(results(starting_encoder=(probe, knn)))
+    assert words in sentence
+    points = [f"{100 * d:+.1f} points ({100 * (d - 0.01):+.1f} to {100 * (d + 0.01):+.1f})" for d, _ in (probe, knn)]
+    assert f"moved by {points[0]} and k-NN by {points[1]}. The features" in sentence

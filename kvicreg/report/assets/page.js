@@ -92,7 +92,8 @@ function robustnessCurves() {
   if (!home) return;
   const subjects = runs.filter((run) => run.robustness).map((run) => [run.name, run.robustness.encoder, looks(runs.indexOf(run))]);
   const first = runs.find((run) => run.robustness);
-  const controls = { "raw pixels": { colour: 7, dash: "2 3" }, "random encoder": { colour: 7, dash: "7 4" } };
+  const controls = { "raw pixels": { colour: 7, dash: "2 3" }, "random encoder": { colour: 7, dash: "7 4" },
+    "starting encoder": { colour: 7, dash: "9 3 2 3" } };
   for (const [name, look] of Object.entries(controls)) if (first.robustness[name]) subjects.push([name, first.robustness[name], look]);
   const all = subjects.flatMap(([, curves]) => curves.flatMap((c) => c.accuracy.flatMap((a) => [a.low, a.high])));
   const [low, high] = extent(all);
