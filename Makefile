@@ -12,7 +12,7 @@ DOCS   := $(VENV)/.docs
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test; what is skipped is named with its reason"
-	@echo "make peers  compare our losses with lightly's and run the example with it (part of make test)"
+	@echo "make peers  what needs lightly, timm or torchvision (part of make test)"
 	@echo "make check  ruff, mypy, the site's strict build, and which results are older than the code"
 	@echo "make docs   build the site into build/site, strictly, and try the code in pages, docstrings and CONTRIBUTING.md"
 	@echo "make docs-serve  show the site at http://127.0.0.1:8000, rebuilt when a page changes"
@@ -38,14 +38,15 @@ test: $(DOCS) tests peers
 tests: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
-# In a folder of their own and without their dependencies: lightning imports torchvision wherever it is installed, and
-# beside a CPU build of torch the published torchvision does not import (tests/torchvision_stub.py).
-$(PEERS)/.installed: $(STAMP)
-	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target $(PEERS) -c constraints.txt lightly torchvision
+# In a folder of their own and without their dependencies, so that every other test shows that nothing needs them;
+# beside a CPU build of torch the published torchvision does not import by itself (kvicreg/models/operators.py).
+$(PEERS)/.installed: $(STAMP) Makefile
+	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target $(PEERS) -c constraints.txt lightly timm torchvision
 	@touch $@
 
 peers: $(PEERS)/.installed
 	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/claims/test_lightly.py tests/examples -k lightly
+	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/backbones/test_timm_and_torchvision.py
 
 check: $(DOCS)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m experiments check

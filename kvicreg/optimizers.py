@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
@@ -26,21 +26,33 @@ class OptimizerOptions(Options):
     learning_rate: float = option(1e-3, "Peak learning rate.", above=0)
     weight_decay: float = option(0.0, "Weight decay, on weights but not on biases and normalization.", at_least=0)
     clip: float | None = option(None, "Largest norm of the gradient.", above=0)
+    layer_decay: float = option(
+        1.0, "Factor on the learning rate from each block of the encoder to the one before it.", above=0, at_most=1
+    )
 
     def make(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
         """The optimizer of these groups of parameters."""
         raise NotImplementedError(f"{type(self).__name__} must define make()")
 
-    def build(self, module: nn.Module) -> torch.optim.Optimizer:
-        """The optimizer of a module; parameters of fewer than two dimensions (biases, normalization) do not decay."""
+    def build(
+        self, module: nn.Module, about: Mapping[nn.Parameter, Mapping[str, Any]] | None = None
+    ) -> torch.optim.Optimizer:
+        """The optimizer of a module; parameters of fewer than two dimensions (biases, normalization) do not decay.
+
+        Args:
+            module: what is to learn.
+            about: what the group of a parameter is to hold beside, such as its `rate`, a factor on the learning rate.
+        """
         shares = [p for name, p in module.named_parameters() if name.endswith("kernel.logits")]
         parameters = [p for p in module.parameters() if p.requires_grad and not any(p is share for share in shares)]
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-            {"params": shares, "weight_decay": 0.0, "rate": MIXTURE_RATE},
-        ]
-        return self.make([group for group in groups if group["params"]])
+        groups: dict[Any, dict[str, Any]] = {}
+        for p in sorted(parameters, key=lambda p: p.ndim <= 1):
+            more = dict(about.get(p, {})) if about else {}
+            decay = self.weight_decay if p.ndim > 1 else 0.0
+            key = (p.ndim > 1, *sorted(more.items()))
+            groups.setdefault(key, {"params": [], "weight_decay": decay, **more})["params"].append(p)
+        last = [{"params": shares, "weight_decay": 0.0, "rate": MIXTURE_RATE}] if shares else []
+        return self.make([*groups.values(), *last])
 
 
 @dataclass(frozen=True, kw_only=True)

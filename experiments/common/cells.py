@@ -33,6 +33,12 @@ CONTROLS = {
     "random encoder": (*_PIXELS, "encoder", "width", "stem", "pool", "early_pool", "norm", "seed"),
 }
 """What runs are compared with, and the settings that it depends on."""
+STARTING = "starting encoder"
+UNTRAINED = {
+    **CONTROLS,
+    STARTING: (*_PIXELS, "encoder", "model_args", "width", "stem", "norm", "init", "pretrained", "normalize"),
+}
+"""The same, and beside runs that start from weights of elsewhere, those weights as they are."""
 ELSEWHERE = ("out", "data_root")
 """Settings that say where things lie, and have no part in what a run is."""
 RENAMED = {"spread_weight": "hsic_weight", "scale": "zoom"}
@@ -65,7 +71,7 @@ class Cell:
         """All that the row's numbers depend on, for the record."""
         settings = flat(self.settings)
         if self.control is not None:
-            settings = {name: settings.get(name) for name in CONTROLS[self.control]}
+            settings = {name: settings.get(name) for name in UNTRAINED[self.control]}
         settings["probe_images_of_cell"] = self.probe_images
         return settings | {n: v for n in ("target", "variant") if (v := getattr(self, n))}
 
@@ -99,7 +105,7 @@ class Cell:
 def flat(settings: Settings) -> dict[str, Any]:
     """Every setting that is read, by name, with the method's own defaults written out."""
     values = settings.resolved_method().flat()
-    values |= {"groups": Path(values["groups"]).name} if values.get("groups") else {}
+    values |= {name: Path(values[name]).name for name in ("groups", "init") if values.get(name)}
     return {name: value for name, value in values.items() if name not in ELSEWHERE}
 
 
@@ -122,8 +128,8 @@ def identity_of(row: Row) -> str:
     settings = dict(row["config"])
     more = {name: settings.pop(name, None) for name in ("probe_images_of_cell", "target", "variant")}
     whole = identity(settings)
-    if row["method"] in CONTROLS:
-        whole = {name: whole.get(name) for name in CONTROLS[row["method"]]} | {"control": row["method"]}
+    if row["method"] in UNTRAINED:
+        whole = {name: whole.get(name) for name in UNTRAINED[row["method"]]} | {"control": row["method"]}
     whole.pop("precision", None)
     return hashlib.sha256(json.dumps([whole, more, row["on"]], sort_keys=True).encode()).hexdigest()[:16]
 
@@ -143,10 +149,12 @@ def kernel_of(settings: Settings) -> str | None:
 
 
 def control_encoder(name: str, settings: Settings) -> nn.Module:
-    """ "raw pixels", or the "random encoder" of these settings as their seed made it."""
+    """ "raw pixels", the "random encoder" of these settings as their seed made it, or their "starting encoder"."""
     data = settings.data.load()
     if name == "raw pixels":
         return RawPixels(data.shape)
+    if name != STARTING:
+        settings = settings.replace(init=None, pretrained=False)
     views = build_views(settings, data)
     method = build_method(resolve(settings, data, views))
     description: dict[str, Any] = {"feature_dim": method.encoder.feature_dim, "image_size": data.shape[1]}
@@ -169,17 +177,31 @@ def recorded(folder: Path) -> dict[str, Any]:
     return about | {"threads": torch.get_num_threads(), "precision": run.settings.engine.precision}
 
 
-def accuracies(encoder: nn.Module, cell: Cell) -> dict[str, Any]:
+def controls_of(settings: Settings) -> list[str]:
+    """The names of what a run with these settings is compared with."""
+    return [*CONTROLS, *([STARTING] if settings.model.has_start else [])]
+
+
+def accuracies(
+    encoder: nn.Module, cell: Cell, *, few_labels: int = FEW_LABELS, most_scored: int | None = None
+) -> dict[str, Any]:
     """Accuracy, with its interval over the scored images, of linear probes and of 20 nearest neighbours.
 
     "correct" has which images each got right, for comparisons image by image.
+
+    Args:
+        encoder: with its preprocessing.
+        cell: whose images they are.
+        few_labels: images that the second linear probe is fitted on.
+        most_scored: where there are more images to score on, only so many of them.
     """
     fit, score = splits(cell)
+    score = first_images(score, min(most_scored or len(score), len(score)))
     assert fit.labels is not None
     assert score.labels is not None
     seed = cell.settings.engine.seed if cell.control != "raw pixels" else 0
     x, t = extract(encoder, fit), extract(encoder, score)
-    few = labelled_subset(fit.labels, min(1.0, FEW_LABELS / len(fit)), seed=0)
+    few = labelled_subset(fit.labels, min(1.0, few_labels / len(fit)), seed=0)
     results = {
         "probe": linear_probe(x, fit.labels, t, score.labels, seed=seed),
         "probe_few": linear_probe(x[few], fit.labels[few], t, score.labels, seed=seed),

@@ -21,7 +21,7 @@ from torch import nn
 
 from experiments.common import cells as measuring
 from experiments.common import tables
-from experiments.common.cells import CONTROLS, Cell, Row, Split, accuracies, identity_of, is_row_of
+from experiments.common.cells import UNTRAINED, Cell, Row, Split, accuracies, controls_of, identity_of, is_row_of
 from experiments.common.correct import store_correct
 from experiments.common.job import Job, write
 from experiments.common.versions import fingerprint
@@ -52,11 +52,11 @@ class Result:
     @property
     def trained(self) -> list[Row]:
         """The rows that are not of controls, and have scores."""
-        return [row for row in self.rows if row["method"] not in CONTROLS and "failed" not in row]
+        return [row for row in self.rows if row["method"] not in UNTRAINED and "failed" not in row]
 
     def unfinished(self) -> list[str]:
         """A sentence while some runs are still to come, else none."""
-        done = sum(row["method"] not in CONTROLS for row in self.rows)
+        done = sum(row["method"] not in UNTRAINED for row in self.rows)
         late = f"{done} of {len(self.cells)} runs are finished; the others are not in the tables yet.\n"
         return [late] if done < len(self.cells) else []
 
@@ -152,7 +152,7 @@ class Experiment:
         controls: dict[str, Cell] = {}
         for cell in cells if self.with_controls else ():
             plain = cell.settings.replace(images=None)
-            for name in CONTROLS:
+            for name in controls_of(plain):
                 control = replace(cell, settings=plain, labels={}, variant="", control=name)
                 controls.setdefault(control.identity, control)
         distinct = [*{cell.identity: cell for cell in cells}.values()]

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from experiments.common.cells import CONTROLS, Row, identity
+from experiments.common.cells import UNTRAINED, Row, identity
 from kvicreg.data import ArrayData
 from kvicreg.evaluation.probes import fit_linear_probe, knn
 from kvicreg.options import Values
@@ -35,7 +35,7 @@ SMALL = Settings.of(
 
 def fingerprint(row: Row) -> str:
     """Loss and norm of the gradient of a step (of a control nothing), and two numbers of the probes."""
-    step = () if row["method"] in CONTROLS else _step(_small(row["config"]))
+    step = () if row["method"] in UNTRAINED else _step(_small(row["config"]))
     return as_text(*step, *_probes())
 
 

@@ -1,4 +1,4 @@
-"""The encoder for others to run: ONNX and torch.export, each checked against the encoder before it is written."""
+"""The encoder for others to run: each format is checked against the encoder before it is written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
+from kvicreg.evaluation.handover import export_hf, export_timm
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import RunFolder
 from kvicreg.storage import replacing
 
-Format = Literal["onnx", "torch"]
+Format = Literal["onnx", "torch", "timm", "hf"]
 TOLERANCE = 1e-4  # relative to the largest feature
 
 
@@ -44,9 +45,10 @@ def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *,
 
     Args:
         run: the run folder.
-        format: "onnx" or "torch" (a torch.export program).
-        out: file to write; unless given, one in the run folder.
-        projector: include the projector.
+        format: "onnx", "torch" (a torch.export program), or a folder that "timm" or "hf" (transformers) loads; images
+            for these two are normalized by the mean and deviation that lie beside the weights.
+        out: file or folder to write; unless given, one in the run folder.
+        projector: include the projector; not for "timm" and "hf", which have no place for it.
     """
     if format not in get_args(Format):
         raise ValueError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
@@ -54,15 +56,25 @@ def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *,
     encoder = folder.encoder(projector=projector)
     model = Deployed(encoder).eval()
     out = Path(out) if out is not None else folder.export_path(format)
-    out.parent.mkdir(parents=True, exist_ok=True)
     shape = (encoder.mean.shape[1], encoder.image_size, encoder.image_size)
+    if format in ("timm", "hf"):
+        if projector:
+            raise ValueError(f"projector: format {format} has no place for it; onnx and torch have")
+        return Exported(out, _hand_over(encoder, format, out, shape))
+    out.parent.mkdir(parents=True, exist_ok=True)
     example = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     with replacing(out) as partial:
         exported = (_onnx if format == "onnx" else _torch)(model, example, partial)
         error = _difference(model, exported, shape)
-        if not error <= TOLERANCE:
-            raise ValueError(f"the exported encoder differs from the encoder by {error:.1e}: nothing was written")
     return Exported(out, error)
+
+
+def _hand_over(encoder: PretrainedEncoder, format: str, out: Path, shape: tuple[int, ...]) -> float:
+    """Write a folder for another library; returns how far the output of what it loads is from the encoder's."""
+    errors: list[float] = []
+    write = export_timm if format == "timm" else export_hf
+    write(encoder, out, lambda loaded: errors.append(_difference(encoder, loaded, shape)))
+    return errors[0]
 
 
 def _onnx(model: nn.Module, example: Tensor, path: Path) -> Callable[[Tensor], Tensor]:
@@ -94,11 +106,16 @@ def _torch(model: nn.Module, example: Tensor, path: Path) -> Callable[[Tensor], 
 
 @torch.no_grad()
 def _difference(model: nn.Module, other: Callable[[Tensor], Tensor], shape: tuple[int, ...]) -> float:
+    """The largest difference of two outputs, relative to the largest feature; an error where that is too much."""
     worst = 0.0
     for batch in (1, 2, 5):
         images = torch.rand(batch, *shape, generator=torch.Generator().manual_seed(batch))
         expected, features = model(images), other(images)
         if expected.shape != features.shape:
-            return float("inf")
+            raise ValueError(
+                f"the export gives {tuple(features.shape)}, not {tuple(expected.shape)}: nothing was written"
+            )
         worst = max(worst, float((expected - features).abs().max() / expected.abs().max()))
+    if not worst <= TOLERANCE:
+        raise ValueError(f"the exported encoder differs from the encoder by {worst:.1e}: nothing was written")
     return worst

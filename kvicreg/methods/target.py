@@ -26,10 +26,14 @@ class Target(nn.Module):
         return x
 
     @torch.no_grad()
-    def follow(self, *online: nn.Module, momentum: float) -> None:
-        """Move every weight towards that of the modules it is a copy of."""
+    def follow(self, *online: nn.Module, momentum: float, buffers: bool = False) -> None:
+        """Move every weight towards that of the modules it is a copy of, and their statistics, if `buffers`."""
         sources = [p.detach() for module in online for p in module.parameters()]
-        torch._foreach_lerp_(list(self.copies.parameters()), sources, 1 - momentum)
+        copies: list[Tensor] = list(self.copies.parameters())
+        if buffers:
+            sources += [b for module in online for b in module.buffers() if b.is_floating_point()]
+            copies += [b for b in self.copies.buffers() if b.is_floating_point()]
+        torch._foreach_lerp_(copies, sources, 1 - momentum)
 
 
 def rising(start: float, step: int, total_steps: int) -> float:

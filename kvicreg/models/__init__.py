@@ -4,6 +4,6 @@ from kvicreg.models.cnn import SmallCNN
 from kvicreg.models.encoder import build_encoder
 from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
-from kvicreg.models.resnet import ResNet18
+from kvicreg.models.resnet import ResNet18, ResNet50
 
-__all__ = ["PretrainedEncoder", "Projector", "ResNet18", "SmallCNN", "build_encoder"]
+__all__ = ["PretrainedEncoder", "Projector", "ResNet18", "ResNet50", "SmallCNN", "build_encoder"]

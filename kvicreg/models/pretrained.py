@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from kvicreg.models.projector import Projector
+from kvicreg.models.start import library_module
 
 __all__ = ["PretrainedEncoder"]
 
@@ -41,6 +42,11 @@ class PretrainedEncoder(nn.Module):
         self.std: Tensor
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor(description[name]).view(1, -1, 1, 1), persistent=False)
+
+    @property
+    def module(self) -> nn.Module:
+        """The module of the library that the encoder comes from (timm, transformers, torchvision), to use there."""
+        return library_module(self.encoder)
 
     def forward(self, images: Tensor) -> Tensor:
         """Normalised images (b, c, s, s) to features (b, feature_dim)."""

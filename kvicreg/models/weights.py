@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from kvicreg.storage import write_atomically
 
-__all__ = ["fill", "load_weights", "one_line", "save_weights", "serialized"]
+__all__ = ["fill", "one_line", "read_safetensors", "save_weights", "serialized"]
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
@@ -24,19 +24,19 @@ def serialized(weights: Mapping[str, Tensor]) -> bytes:
     return save({name: value.detach().cpu().contiguous() for name, value in weights.items()})
 
 
-def load_weights(module: nn.Module, path: str | Path) -> None:
-    """Fill a module from a safetensors file."""
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file by name."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there are no weights at {path}")
     try:
-        weights = load_file(path)
+        return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is damaged ({one_line(error)}); train the run again") from error
-    fill(module, weights, path)
+        raise ValueError(
+            f"{path} is damaged ({one_line(error)}); train the run again, or load the file again"
+        ) from error
 
 
 def fill(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:

@@ -14,11 +14,11 @@ from torch import nn
 from kvicreg.models.encoder import build_encoder, feature_dim
 from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
-from kvicreg.models.weights import load_weights, one_line, save_weights
+from kvicreg.models.weights import fill, one_line, read_safetensors, save_weights
 from kvicreg.runs.stored import DESCRIPTION, PROJECTOR, WEIGHTS, StoredEncoder, Which
 from kvicreg.storage import write_atomically
 
-__all__ = ["describe_encoder", "fill_encoder", "load_encoder", "load_start", "remove_encoder", "save_encoder"]
+__all__ = ["describe_encoder", "load_encoder", "load_start", "remove_encoder", "save_encoder"]
 
 
 def save_encoder(
@@ -122,7 +122,7 @@ def load_encoder(
 def load_start(weights: Path, description: dict[str, Any]) -> PretrainedEncoder:
     """The encoder of a description, with the weights that its training started from."""
     encoder = build_encoder(**description["architecture"])
-    load_weights(encoder, weights)
+    fill(encoder, read_safetensors(weights), weights)
     return PretrainedEncoder(encoder, None, description)
 
 
@@ -143,13 +143,3 @@ def remove_encoder(folder: Path) -> None:
     """Take away what `save_encoder` has left."""
     for name in (DESCRIPTION, WEIGHTS, PROJECTOR):
         (folder / name).unlink(missing_ok=True)
-
-
-def fill_encoder(encoder: nn.Module, path: str | Path) -> None:
-    """Fill an encoder with the weights of a run, finished or not, or of a safetensors file."""
-    if Path(path).is_file() and Path(path).suffix != ".ckpt":
-        load_weights(encoder, path)
-        return
-    stored = StoredEncoder(path)
-    stored.fill(encoder)
-    stored.tell()

@@ -212,9 +212,9 @@ class RunFolder:
         """Take away the encoder of a run that trains on; its weights are in the last checkpoint."""
         remove_encoder(self.path)
 
-    def export_path(self, format: Literal["onnx", "torch"]) -> Path:
-        """The encoder in a format for others to run."""
-        return self.path / {"onnx": "encoder.onnx", "torch": "encoder.pt2"}[format]
+    def export_path(self, format: Literal["onnx", "torch", "timm", "hf"]) -> Path:
+        """The encoder in a format for others to run: a file, or for another library a folder."""
+        return self.path / {"onnx": "encoder.onnx", "torch": "encoder.pt2"}.get(format, f"encoder-{format}")
 
     # ---- faults
 

@@ -21,19 +21,61 @@ from kvicreg.runs.durations import minutes
 __all__ = ["EngineOptions", "ModelOptions", "RecordOptions", "ScheduleOptions", "Settings"]
 
 
+def numbers_of(normalize: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The mean and the deviation of each channel that a text such as 0.5,0.5,0.5/0.25,0.25,0.25 gives."""
+    try:
+        mean, std = (tuple(float(number) for number in part.split(",")) for part in normalize.split("/"))
+        if len(mean) != len(std) or not all(map(math.isfinite, (*mean, *std))) or min(std) <= 0:
+            raise ValueError("as many of both, and deviations above 0")
+    except ValueError as error:
+        raise ValueError(
+            f"normalize: expected data, or MEAN,.../STD,... such as 0.5,0.5,0.5/0.25,0.25,0.25, got {normalize!r}"
+        ) from error
+    return mean, std
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options):
     """Encoder and projector."""
 
-    encoder: EncoderOptions = choice("small-cnn", ENCODERS, "Encoder: small-cnn, resnet18, timm:NAME, ...")
+    encoder: EncoderOptions = choice(
+        "small-cnn", ENCODERS, "Encoder: small-cnn, resnet18, timm:NAME, hf:NAME, my_module:build, ..."
+    )
     norm: Literal["batch", "group"] = option("batch", "Normalization; group uses no statistics of the batch.")
     projector: ProjectorOptions = field(default_factory=ProjectorOptions)
-    init: str | None = option(None, "Run folder or safetensors file whose encoder weights to start from.")
+    init: str | None = option(
+        None, "Weights to start from: a run folder, or a file of anybody's, safetensors or a state dict of torch."
+    )
+    pretrained: bool = option(False, "Start from the weights that the encoder's library has published.")
+    normalize: str | None = option(
+        None, "Mean and deviation of the images: data, or numbers MEAN,.../STD,...; by default as the starting weights "
+        "expect, else data."
+    )  # fmt: skip
+    freeze: str | None = option(
+        None, "Blocks of the encoder that do not learn: all, a number of first blocks, or names such as conv1,layer1."
+    )
+    freeze_statistics: bool = option(
+        False, "Keep the statistics of the encoder's batch normalization as the starting weights have them."
+    )
+    checkpoint_activations: bool = option(
+        False, "Compute the encoder's activations again in the backward pass: less memory, more time."
+    )
+    ema: float | None = option(
+        None, "Keep a moving average of the weights with this decay, such as 0.999, and leave it as the encoder.",
+        above=0, below=1,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pretrained and self.init is not None:
+            raise ValueError("pretrained and init are two starts: give one of them")
+        if self.normalize not in (None, "data"):
+            numbers_of(self.normalize)
 
     @property
     def has_start(self) -> bool:
         """Whether the encoder starts from weights that somebody has trained."""
-        return self.init is not None
+        return self.init is not None or self.pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +96,9 @@ class ScheduleOptions(Options):
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
     )
     warmup_epochs: float = option(0.5, "Epochs of linear warm-up.", at_least=0)
+    projector_epochs: float = option(
+        0.0, "Epochs in which the projector learns alone; then the encoder warms up too.", at_least=0
+    )
     final_learning_rate: float = option(0.0, "Where the cosine ends.", at_least=0)
 
     def __post_init__(self) -> None:

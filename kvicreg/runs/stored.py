@@ -11,23 +11,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from kvicreg.models.weights import fill, load_weights, one_line, serialized
+from kvicreg.models.weights import fill, one_line, read_safetensors, serialized
 
 __all__ = [
-    "DESCRIPTION",
-    "PROJECTOR",
-    "START",
-    "WEIGHTS",
-    "StoredEncoder",
-    "Which",
-    "checkpoint_path",
-    "has_encoder",
-    "split",
-]
+    "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "checkpoint_path", "has_encoder",
+    "is_checkpoint", "split",
+]  # fmt: skip
 
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
 START = "start.safetensors"
 Which = Literal["last", "best"]
+Part = Literal["encoder", "projector"]
 
 
 def has_encoder(folder: Path) -> bool:
@@ -47,6 +41,17 @@ def split(path: str | Path) -> tuple[Path, Which | None]:
         if path == checkpoint_path(path.parent.parent, which):
             return path.parent.parent, which
     return path, None
+
+
+def is_checkpoint(file: Path) -> bool:
+    """Whether a file is a checkpoint of a training by kvicreg, and not by another program."""
+    if file.suffix != ".ckpt" or not file.is_file():
+        return False
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except Exception:  # damaged, of another program or of an earlier version: whoever reads it says so
+        return file.parent.name == checkpoint_path(Path(), "last").parent.name
+    return isinstance(content, dict) and "batches_done" in content
 
 
 class StoredEncoder:
@@ -89,18 +94,24 @@ class StoredEncoder:
             raise ValueError(f"{file} lacks {', '.join(missing)}; it was not written by kvicreg")
         return description
 
-    def fill(self, module: nn.Module, part: Literal["encoder", "projector"] = "encoder") -> None:
+    def fill(self, module: nn.Module, part: Part = "encoder") -> None:
         """Fill a module with the weights of the encoder or of the projector."""
+        fill(module, self.weights(part), self.checkpoint or self._file(part))
+
+    def weights(self, part: Part = "encoder") -> dict[str, Tensor]:
+        """The weights of the encoder or of the projector by name; their moving average where the run has one."""
         if self.checkpoint is None:
-            load_weights(module, self.folder / (WEIGHTS if part == "encoder" else PROJECTOR))
-        else:
-            fill(module, self._weights(part), self.checkpoint)
+            return read_safetensors(self._file(part))
+        state = self._content()["state_dict"]
+        average = f"average.copies.{0 if part == 'encoder' else 1}."
+        prefix = average if any(name.startswith(average) for name in state) else f"method.{part}."
+        return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
     def sha256(self) -> str:
         """A hash of the encoder's weights."""
         if self.checkpoint is None:
-            return hashlib.sha256((self.folder / WEIGHTS).read_bytes()).hexdigest()
-        return hashlib.sha256(serialized(self._weights("encoder"))).hexdigest()
+            return hashlib.sha256(self._file("encoder").read_bytes()).hexdigest()
+        return hashlib.sha256(serialized(self.weights())).hexdigest()
 
     def tell(self) -> None:
         """Say so where the weights are those of a checkpoint."""
@@ -110,9 +121,8 @@ class StoredEncoder:
             )
             logging.getLogger("kvicreg").warning("%s %s %s.", self.folder, what, self.description()["checkpoint"])
 
-    def _weights(self, part: str) -> dict[str, Tensor]:
-        prefix, state = f"method.{part}.", self._content()["state_dict"]
-        return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    def _file(self, part: Part) -> Path:
+        return self.folder / (WEIGHTS if part == "encoder" else PROJECTOR)
 
     def _content(self) -> dict[str, Any]:
         assert self.checkpoint is not None

@@ -2,12 +2,15 @@
 
 from typing import TYPE_CHECKING, Any
 
+from kvicreg.models.operators import make_torchvision_importable
+
 if TYPE_CHECKING:
     from kvicreg.training.module import SelfSupervised
     from kvicreg.training.run import train
 
 __all__ = ["SelfSupervised", "train"]
 
+make_torchvision_importable()  # where it is installed, lightning imports it, and would fail with it
 _HOMES = {"SelfSupervised": "module", "train": "run"}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +13,14 @@ from kvicreg.data import ImageData, Views
 from kvicreg.data.addresses import key
 from kvicreg.measures.features import recorded_source
 from kvicreg.methods import Method
-from kvicreg.models.encoder import feature_dim
+from kvicreg.models.blocks import blocks, frozen_blocks
+from kvicreg.models.encoder import Normalization, feature_dim
 from kvicreg.models.given import GivenEncoder
 from kvicreg.runs import Settings
-from kvicreg.runs.encoder import fill_encoder
+from kvicreg.runs.settings import numbers_of
+from kvicreg.runs.start import fill_with_start, start_normalization
 
-__all__ = ["build_groups", "build_method", "build_views", "resolve"]
+__all__ = ["build_groups", "build_method", "build_views", "learning_rates", "resolve"]
 
 
 FEWEST = 16
@@ -24,7 +28,15 @@ FEWEST = 16
 
 def build_views(settings: Settings, data: ImageData) -> Views:
     """The random views of the settings on their data."""
-    return Views.of(data, settings.views.config(data.name))
+    config, normalize = settings.views.config(data.name), settings.model.normalize
+    numbers = start_normalization(settings.model, data.shape[0]) if normalize is None else None
+    if normalize not in (None, "data"):
+        numbers = Normalization(*numbers_of(normalize))
+        if len(numbers.mean) != data.shape[0]:
+            raise ValueError(f"normalize: {data.name} has {data.shape[0]} channels, got {len(numbers.mean)} means")
+    if numbers is None:
+        return Views.of(data, config)
+    return Views(config, size=data.shape[2], mean=numbers.mean, std=numbers.std)
 
 
 def build_groups(settings: Settings, data: ImageData) -> Tensor | None:
@@ -59,6 +71,7 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
     architecture = settings.model.encoder if encoder is None else GivenEncoder(module=type(encoder).__name__)
     model = replace(settings.model, encoder=architecture.resolved(image_size))
     return replace(settings, method=method, model=model).replace(
+        normalize=model.normalize or (_text(views) if model.has_start else "data"),
         data=recorded_source(data, settings.data),
         batch_size=batch_size,
         image_size=image_size,
@@ -81,8 +94,21 @@ def _precision(settings: Settings) -> str:
     return "bf16-mixed" if is_fast else "32-true"
 
 
-def build_method(settings: Settings, encoder: nn.Module | None = None) -> Method:
-    """Encoder (or the given one), projector and loss, with weights that depend on the seed alone."""
+def _text(views: Views) -> str:
+    """The normalization of views as a setting."""
+    return "/".join(",".join(f"{number:g}" for number in numbers) for numbers in (views.mean, views.std))
+
+
+def build_method(settings: Settings, encoder: nn.Module | None = None, *, start: bool = True) -> Method:
+    """Encoder (or the given one), projector and loss, with weights that depend on the seed alone.
+
+    The encoder's `notes` are sentences on the weights that it starts from, and on what of it does not learn.
+
+    Args:
+        settings: resolved.
+        encoder: a module of somebody's own, in place of the settings'.
+        start: fill the encoder with the weights that the settings start from; not needed before a checkpoint's.
+    """
     torch.manual_seed(key(settings.engine.seed) >> 1)
     model, data = settings.model, settings.data
     if encoder is None:
@@ -90,6 +116,40 @@ def build_method(settings: Settings, encoder: nn.Module | None = None) -> Method
         assert data.image_size is not None
         encoder = model.encoder.build(data.channels, data.image_size, model.norm)
     projector = model.projector.build(feature_dim(encoder), model.norm)
-    if model.init is not None:
-        fill_encoder(encoder, model.init)
+    notes = fill_with_start(encoder, model) if start else []
+    if model.checkpoint_activations:
+        _compute_again(encoder, model.encoder.choice)
+    frozen = frozen_blocks(encoder, model.freeze)
+    for parameter in (p for block in frozen for p in block.parameters):
+        parameter.requires_grad_(False)
+    if frozen:
+        count = sum(p.numel() for block in frozen for p in block.parameters)
+        names = frozen[0].name if len(frozen) == 1 else f"{frozen[0].name} to {frozen[-1].name}"
+        notes.append(f"Frozen: {names}, {count / max(1, _numbers(encoder.parameters())):.0%} of the encoder.")
+    cast(Any, encoder).notes = [*getattr(encoder, "notes", ()), *notes]
     return settings.method.build(encoder, projector, norm=model.norm, seed=settings.engine.seed)
+
+
+def _compute_again(encoder: nn.Module, choice: str) -> None:
+    """Have an encoder compute its activations again in the backward pass."""
+    if not hasattr(encoder, "set_grad_checkpointing"):
+        raise ValueError(
+            f"checkpoint_activations: {choice} has no set_grad_checkpointing(), as resnet18, resnet50, models of timm "
+            "and most of transformers have"
+        )
+    cast(Any, encoder).set_grad_checkpointing(True)
+
+
+def learning_rates(method: Method, settings: Settings) -> dict[nn.Parameter, dict[str, Any]]:
+    """What sets parameters of the encoder apart for the optimizer: a `rate` of their block, that they wait."""
+    about: dict[nn.Parameter, dict[str, Any]] = {}
+    decay, parts = settings.optimizer.layer_decay, blocks(method.encoder)
+    waits = {"waits": True} if settings.schedule.projector_epochs > 0 else {}
+    for depth, block in enumerate(reversed(parts)):
+        rate = {"rate": decay**depth} if decay < 1 else {}
+        about |= {parameter: {**rate, **waits} for parameter in block.parameters if rate or waits}
+    return about
+
+
+def _numbers(parameters: Iterable[nn.Parameter]) -> int:
+    return sum(parameter.numel() for parameter in parameters)

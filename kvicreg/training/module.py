@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import lightning.pytorch as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from kvicreg.data import ImageData, Views, batches, count_batches
 from kvicreg.data.addresses import key
 from kvicreg.methods import Method
+from kvicreg.methods.target import Target
+from kvicreg.models.blocks import frozen_blocks
 from kvicreg.operators.eigenvalues import count_repeated
 from kvicreg.runs import Settings
 from kvicreg.runs.encoder import describe_encoder
+from kvicreg.training.build import learning_rates
 from kvicreg.training.schedule import learning_rate
 
 
@@ -58,12 +62,14 @@ class SelfSupervised(pl.LightningModule):
         self.register_buffer("groups", groups, persistent=False)
         self.repeated_decompositions = 0  # because the first eigensolver gave up
         self.batches_done = 0  # since the start of training: with the settings, the whole address of the next batch
+        self.average = None if self.settings.model.ema is None else Target(method.encoder, method.projector)
         self.form = torch.channels_last if self._suits_channels_last() else torch.preserve_format
         if self.form is torch.channels_last:
             self.method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if self.settings.engine.compile:
             self.method.encoder.compile()
             self.method.projector.compile()
+        self.train()
 
     # ---- one step
 
@@ -97,20 +103,36 @@ class SelfSupervised(pl.LightningModule):
         return whole + [small(images, samples, view=v, **address) for v in range(seen.views_per_image, seen.count)]
 
     def _suits_channels_last(self) -> bool:
-        """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU."""
-        convolutions = [m for m in self.method.encoder.modules() if isinstance(m, torch.nn.Conv2d)]
-        fits = bool(convolutions) and all(m.out_channels % 8 == 0 for m in convolutions)
+        """With widths that are no multiple of 8, torch's backward pass with channels last can crash on a CPU.
+
+        A transformer, with its one convolution of patches, gains nothing.
+        """
+        convolutions = [m for m in self.method.encoder.modules() if isinstance(m, nn.Conv2d)]
+        fits = len(convolutions) > 1 and all(m.out_channels % 8 == 0 for m in convolutions)
         return self.settings.engine.channels_last and fits
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode, in which frozen blocks and frozen statistics stay as they are."""
+        super().train(mode)
+        if self.settings.model.freeze_statistics:
+            for module in self.method.encoder.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        for block in frozen_blocks(self.method.encoder, self.settings.model.freeze):
+            if block.module is not None:
+                block.module.eval()
+        return self
 
     # ---- optimisation
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return self.settings.optimizer.build(self.method)
+        return self.settings.optimizer.build(self.method, learning_rates(self.method, self.settings))
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         for optimizer in self.trainer.optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = self.current_learning_rate() * group.get("rate", 1.0)
+                share = self.encoder_share() if group.get("waits") else 1.0
+                group["lr"] = self.current_learning_rate() * group.get("rate", 1.0) * share
 
     def current_learning_rate(self) -> float:
         """The learning rate of the step at hand."""
@@ -124,11 +146,32 @@ class SelfSupervised(pl.LightningModule):
             final=schedule.final_learning_rate,
         )
 
+    def encoder_share(self) -> float:
+        """The part of the learning rate that the encoder has while the projector is ahead: 0, then linearly to 1."""
+        schedule = self.settings.schedule
+        per_epoch = -(-self.trainer.num_training_batches // schedule.accumulate)
+        behind = self.global_step - schedule.projector_epochs * per_epoch
+        return min(1.0, max(0.0, (behind + 1) / (schedule.warmup_epochs * per_epoch + 1))) if behind >= 0 else 0.0
+
     def optimizer_step(
         self, epoch: int, batch_idx: int, optimizer: Any, optimizer_closure: Callable[[], Any] | None = None
     ) -> None:
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         self.method.after_step(self.global_step, int(self.trainer.estimated_stepping_batches))
+        if self.average is not None:
+            assert self.settings.model.ema is not None
+            momentum = min(self.settings.model.ema, (1 + self.global_step) / (10 + self.global_step))  # quick at first
+            self.average.follow(self.method.encoder, self.method.projector, momentum=momentum, buffers=True)
+
+    @property
+    def encoder(self) -> nn.Module:
+        """What training leaves: the encoder, or the moving average of its weights."""
+        return self.method.encoder if self.average is None else self.average.copies[0]
+
+    @property
+    def projector(self) -> nn.Module:
+        """What training leaves beside it."""
+        return self.method.projector if self.average is None else self.average.copies[1]
 
     # ---- data by address
 

@@ -19,6 +19,7 @@ from torch import nn
 from kvicreg.data import ImageData, Views
 from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.methods import Method
+from kvicreg.models.encoder import feature_dim
 from kvicreg.models.weights import save_weights
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.runs.durations import minutes
@@ -74,7 +75,8 @@ def train(
         check_given(run.settings, settings)
 
     # the model: encoder, projector, loss
-    method = build_method(settings, encoder)
+    has_weights = resume and run.checkpoint("last").is_file()
+    method = build_method(settings, encoder, start=not has_weights)
     module = SelfSupervised(method, settings, data=data, views=views, groups=build_groups(settings, data))
     run = RunFolder(settings.folder)
 
@@ -115,13 +117,13 @@ def train(
         _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
         if trainer.is_global_zero:
             save_encoder(
-                method.encoder,
+                module.encoder,
                 run.path,
                 image_size=data.shape[1],
                 mean=views.mean,
                 std=views.std,
                 data=data.name,
-                projector=method.projector,
+                projector=module.projector,
                 intensity=None if data.intensity is None else data.intensity.text,
             )
             _tell_unreadable(data, run, console)
@@ -192,7 +194,8 @@ def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Me
     encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
     lines = [
         f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
-        f"{settings.model.encoder.choice}, {encoder:,} parameters (projector: {projector:,} more); "
+        f"{settings.model.encoder.choice}, {encoder:,} parameters, features of width {feature_dim(method.encoder):,} "
+        f"(projector: {projector:,} more); "
         f"{schedule.epochs} epochs of batches of {size}."
     ]
     if len(data) < FEW:
@@ -200,6 +203,9 @@ def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Me
             f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
             "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
         )
+    lines += getattr(method.encoder, "notes", [])
+    if settings.model.has_start:
+        lines.append(f"Images are normalized by the mean and deviation {settings.model.normalize}.")
     if schedule.accumulate > 1:
         lines.append(
             f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "

@@ -163,6 +163,8 @@ def read_settings(tmp_path_factory) -> set[str]:
         for source in _images_of_ones_own(tmp_path_factory.mktemp("images")):
             small.replace(data=str(source)).data.whole()
         small.replace(kernel="rbf+rq", learn_mixture=True).method.kernel.build()
+        narrow = "hidden_size=12,num_hidden_layers=1,num_attention_heads=2,intermediate_size=8"
+        small.replace(encoder="hf:vit", model_args=narrow).model.encoder.build(1, 32)
         strategy_of(small.replace(devices=2))
     return {name for name, field in flags.items() if field in read} | read
 

@@ -62,4 +62,5 @@ def test_the_parameters_are_the_encoders_and_the_projectors_beside(tiny_config, 
     whole = load_encoder(folder, projector=True)
     count = [sum(p.numel() for p in part.parameters()) for part in (whole.encoder, whole.projector)]
     told = " ".join(capsys.readouterr().out.split())
-    assert f"small-cnn, {count[0]:,} parameters (projector: {count[1]:,} more)" in told
+    assert f"small-cnn, {count[0]:,} parameters, features of width" in told
+    assert f"(projector: {count[1]:,} more)" in told

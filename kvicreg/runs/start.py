@@ -1,0 +1,59 @@
+"""What an encoder starts from: published weights, a run, or a file of anybody's; and the normalization they expect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from kvicreg.models.checkpoints import read_checkpoint
+from kvicreg.models.encoder import Normalization
+from kvicreg.models.start import start_from
+from kvicreg.runs.settings import ModelOptions
+from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, is_checkpoint
+
+__all__ = ["fill_with_start", "start_normalization"]
+
+
+def fill_with_start(encoder: nn.Module, model: ModelOptions) -> list[str]:
+    """Fill an encoder with the weights that the settings start from, if any; sentences on what fitted."""
+    if model.pretrained:
+        source = f"the published weights of {model.encoder.choice}"
+        return [start_from(encoder, model.encoder.published(), source, model.encoder)]
+    if model.init is None:
+        return []
+    return [start_from(encoder, _weights(model.init), model.init, model.encoder)]
+
+
+def start_normalization(model: ModelOptions, channels: int) -> Normalization | None:
+    """The normalization that the starting weights expect; None without such weights, or where nobody can tell.
+
+    For grey images it is the mean over the channels; for more channels than three nobody can tell.
+    """
+    if not model.has_start:
+        return None
+    if model.init is not None and _is_of_a_run(model.init):
+        about = StoredEncoder(model.init).description()
+        normalization: Normalization | None = Normalization(tuple(about["mean"]), tuple(about["std"]))
+    else:
+        normalization = model.encoder.normalization()
+    if normalization is None or len(normalization.mean) == channels:
+        return normalization
+    if channels != 1:
+        return None
+    return Normalization(*((round(sum(values) / len(values), 4),) for values in normalization))
+
+
+def _weights(path: str) -> dict[str, Tensor]:
+    """The weights at a path."""
+    if not _is_of_a_run(path):
+        return read_checkpoint(path)
+    stored = StoredEncoder(path)
+    stored.tell()
+    return stored.weights()
+
+
+def _is_of_a_run(path: str) -> bool:
+    """Whether a run of kvicreg has left the weights at a path, or is to have left them, and their description."""
+    file = Path(path)
+    return not file.is_file() or is_checkpoint(file) or (file.name == WEIGHTS and file.with_name(DESCRIPTION).is_file())
