@@ -5,14 +5,17 @@ CONSTRAINTS ?= constraints.txt
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 PEERS  := $(VENV)/peers
+TRACK  := $(VENV)/track
 DOCS   := $(VENV)/.docs
 
-.PHONY: demo test tests peers check docs docs-serve fix oldest nightly audit release-check clean help
+.PHONY: demo test tests peers track mutants check docs docs-serve fix oldest nightly audit release-check clean help
 
 help:
 	@echo "make demo   train on the embedded images and show the result"
 	@echo "make test   run every test; what is skipped is named with its reason"
 	@echo "make peers  what needs lightly, timm or torchvision (part of make test)"
+	@echo "make track  log a run to MLflow and read it back (part of make test)"
+	@echo "make mutants  put faults into the package and see whether the tests notice; goes on where it stopped (hours)"
 	@echo "make check  ruff, mypy, the site's strict build, and which results are older than the code"
 	@echo "make docs   build the site into build/site, strictly, and try the code in pages, docstrings and CONTRIBUTING.md"
 	@echo "make docs-serve  show the site at http://127.0.0.1:8000, rebuilt when a page changes"
@@ -33,7 +36,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 demo: $(STAMP)
 	@$(BIN)/kvicreg demo
 
-test: $(DOCS) tests peers
+test: $(DOCS) tests peers track
 
 tests: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
@@ -47,6 +50,18 @@ $(PEERS)/.installed: $(STAMP) Makefile
 peers: $(PEERS)/.installed
 	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/claims/test_lightly.py tests/examples -k lightly
 	@PYTHONPATH=$(abspath $(PEERS)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/backbones/test_timm_and_torchvision.py
+
+# MLflow brings much that nothing else needs, so it stays out of the environment.
+$(TRACK)/.installed: $(STAMP)
+	@$(BIN)/python -m pip install -qq --upgrade --target $(TRACK) -c constraints.txt mlflow-skinny
+	@touch $@
+
+track: $(TRACK)/.installed
+	@PYTHONPATH=$(abspath $(TRACK)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/training/test_loggers.py
+
+mutants: $(STAMP)
+	@$(BIN)/python -m pip install -qq -c constraints.txt mutmut
+	@$(BIN)/python -m tests.mutants.run $(FOLDERS) && $(BIN)/python -m tests.mutants.document
 
 check: $(DOCS)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m experiments check

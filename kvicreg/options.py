@@ -14,11 +14,12 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from importlib import import_module
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from kvicreg.checks import check_limits, checked
 
-__all__ = ["Family", "Options", "Setting", "Values", "choice", "did_you_mean", "option"]
+__all__ = ["Family", "Options", "Setting", "Values", "choice", "did_you_mean", "load_plugins", "option"]
 
 T = TypeVar("T")
 O = TypeVar("O", bound="Options")
@@ -180,12 +181,24 @@ class Options:
         return options
 
 
+def load_plugins(group: str) -> None:
+    """Import what other installed packages add: the entry points of a group, such as "kvicreg.kernels"."""
+    for plugin in entry_points(group=group):
+        try:
+            plugin.load()
+        except Exception as error:
+            package = "" if plugin.dist is None else f" of the package {plugin.dist.name}"
+            reason = f"{type(error).__name__}: {error}"
+            raise ImportError(f"the plugin {plugin.value}{package} can't be loaded: {reason}") from error
+
+
 class Family(Generic[O]):
     """Options of one kind that are chosen by name, such as the methods.
 
     Args:
         kind: what they are, in the singular, for messages.
-        package: where members live; its modules are imported when a name is first looked up.
+        package: where members live; its modules are imported when a name is first looked up, and so are the plugins of
+            other packages, which they declare as entry points of a group of the same name.
     """
 
     def __init__(self, kind: str, package: str) -> None:
@@ -204,6 +217,7 @@ class Family(Generic[O]):
                     file = f"{self.package.replace('.', '/')}/{module.name}.py"
                     raise ImportError(f"{file} can't be imported: {type(error).__name__}: {error}") from error
             self._is_loaded = True
+            load_plugins(self.package)
         return self.members
 
     def key(self, name: str) -> str:

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "training": {"runs", "measures"},
     "evaluation": {"runs", "measures"},
     "explore": {"evaluation"},
+    "sklearn": {"losses", "models", "data"},
     "selection": {"training", "evaluation"},
     "report": {"runs"},
     "benchmarks": {"training"},

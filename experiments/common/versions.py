@@ -109,7 +109,7 @@ NAMES = {True: "current", False: "stale", None: "unknown version"}
 def result_files(results: Path) -> list[Path]:
     """The result files whose numbers come from training, or from the theory."""
     paths = sorted(results.glob("**/*.json"))
-    return [p for p in paths if not p.stem.startswith("bench") and p.parent.name != "reliability"]
+    return [p for p in paths if not p.stem.startswith("bench") and p.parent.name not in ("reliability", "mutants")]
 
 
 def remark(path: Path) -> str:

@@ -14,7 +14,7 @@ from kvicreg.kernels.inverse_multiquadric import InverseMultiquadric
 from kvicreg.kernels.laplacian import Laplacian
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.multi_rbf import multi_rbf
-from kvicreg.kernels.names import get, make
+from kvicreg.kernels.names import get, make, register
 from kvicreg.kernels.options import KERNELS, KernelOptions, StationaryOptions
 from kvicreg.kernels.per_dimension import PerDimension
 from kvicreg.kernels.polynomial import Polynomial
@@ -44,4 +44,5 @@ __all__ = [
     "get",
     "make",
     "multi_rbf",
+    "register",
 ]

@@ -9,10 +9,10 @@ from typing import Any
 
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Mixture, Sum
-from kvicreg.kernels.options import KERNELS, KernelOptions, LearnableOptions
+from kvicreg.kernels.options import KERNELS, KernelOptions, LearnableOptions, named_options
 from kvicreg.options import Options, Setting, Values, choice
 
-__all__ = ["MixtureOptions", "get", "make", "read_mixture"]
+__all__ = ["MixtureOptions", "get", "make", "read_mixture", "register"]
 
 OF_THE_WHOLE = ("per_dimension", "learn_mixture")
 """Settings that a mixture reads itself and its members do not."""
@@ -87,6 +87,18 @@ def make(expression: str, **settings: Any) -> Kernel:
         [0.5, 0.5]
     """
     return _Chosen.of(kernel=expression, **settings).kernel.build()
+
+
+def register(name: str, kernel: type[Kernel]) -> type[Kernel]:
+    """Make a class of kernels known by a name, in this process: ``kernels.register("toy", Toy)``.
+
+    ``class Toy(Kernel, name="toy")`` does it as well. A package of its own, installed beside this one, is found without
+    any import by an entry point of the group "kvicreg.kernels".
+    """
+    if not (isinstance(kernel, type) and issubclass(kernel, Kernel)):
+        raise TypeError(f"kernel must be a subclass of kernels.Kernel, got {kernel!r}")
+    kernel.Options = named_options(name, kernel)
+    return kernel
 
 
 def get(kernel: str | Kernel) -> Kernel:

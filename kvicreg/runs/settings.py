@@ -137,7 +137,7 @@ class RecordOptions(Options):
     """What is recorded, and where."""
 
     out: str | None = option(None, "Run folder; by default runs/DATA-METHOD.")
-    log_every: int = option(20, "Steps between points in TensorBoard and in the progress line.", above=0)
+    log_every: int = option(20, "Steps between points in the logger and in the progress line.", above=0)
     checkpoint_steps: int | None = option(None, "Also save a checkpoint every so many steps.", above=0)
     checkpoint_minutes: float = option(5.0, "Also save a checkpoint when this long has passed.", above=0)
     spectrum_images: int = option(256, "Images of the fixed batch whose spectrum is recorded.", at_least=2)
@@ -145,7 +145,10 @@ class RecordOptions(Options):
         2000, "Labelled training images for the online probe and k-NN (half fit, half score); 0 for none.", at_least=0
     )
     probe_every: int = option(1, "Epochs between online probes.", above=0)
-    wandb: str | None = option(None, "Weights & Biases project to log to.")
+    logger: Literal["tensorboard", "csv", "wandb", "mlflow"] = option(
+        "tensorboard", "Lightning's logger for the run's numbers; mlflow goes where MLFLOW_TRACKING_URI says."
+    )
+    wandb: str | None = option(None, "Weights & Biases project to log to, beside another logger too.")
 
 
 @dataclass(frozen=True, kw_only=True)

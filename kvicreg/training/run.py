@@ -29,6 +29,7 @@ from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
 from kvicreg.training.continuing import check_given, continued, go_on
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
+from kvicreg.training.loggers import build_loggers
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
 from kvicreg.training.progress import ProgressLines
@@ -98,7 +99,7 @@ def train(
         trainer = build_trainer(
             settings,
             callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks, stopping],
-            logger=_loggers(settings, run.path),
+            logger=build_loggers(settings.record, run),
         )
 
         # nothing has been written so far
@@ -170,19 +171,6 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
         )
     except (ValueError, MisconfigurationException) as error:  # such as an accelerator that is not there
         raise ValueError(" ".join(str(error).split())) from error
-
-
-def _loggers(settings: Settings, folder: Path) -> list[Any]:
-    from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
-
-    loggers: list[Any] = [TensorBoardLogger(folder, name="tensorboard", version="")]
-    if settings.record.wandb is not None:
-        try:
-            import wandb  # noqa: F401
-        except ImportError as error:
-            raise ImportError("--wandb needs the package wandb: pip install 'kvicreg[track]'") from error
-        loggers.append(WandbLogger(project=settings.record.wandb, name=folder.name, save_dir=folder))
-    return loggers
 
 
 FEW = 1000

@@ -39,6 +39,15 @@ def test_resnet18_has_the_published_layer_shapes():
     assert features.shape == (1, 512)
 
 
+def test_the_small_stem_keeps_the_size_of_the_image():
+    sides = []
+    net = ResNet18(width=0.25, stem="small").eval()
+    for name in ("conv1", "layer1", "layer2", "layer4"):
+        getattr(net, name).register_forward_hook(lambda _m, _i, out: sides.append(out.shape[-1]))
+    net(torch.zeros(1, 3, 32, 32))
+    assert sides == [32, 32, 16, 4]
+
+
 def test_resnet18_names_its_parameters_as_common_checkpoints_do():
     names = set(ResNet18().state_dict())
     expected = {"conv1.weight", "bn1.running_mean", "layer1.0.conv1.weight", "layer2.0.downsample.0.weight"}

@@ -17,7 +17,7 @@ from kvicreg.data.images import ImageData
 from kvicreg.data.intensity import intensity_rule
 from kvicreg.data.pixels import Fit
 from kvicreg.data.survey import Reader
-from kvicreg.options import Options, option
+from kvicreg.options import Options, load_plugins, option
 
 __all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "TextSource", "find_source", "only_train"]
 
@@ -88,7 +88,8 @@ class _Kind:
 
 
 class Source(_Kind, ABC):
-    """A kind of file or folder. A subclass in a file of its own in this folder is all that it takes to add one.
+    """A kind of file or folder. A subclass in a file of its own in this folder is all that it takes to add one; another
+    package adds one by an entry point of the group "kvicreg.data.sources".
 
     Attributes:
         is_fallback: whether it takes what no other kind does.
@@ -126,6 +127,7 @@ def find_source(source: str | Path, options: ReadOptions) -> Callable[[str, Read
     package = import_module("kvicreg.data.sources")
     for module in pkgutil.iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
+    load_plugins(package.__name__)
     path = Path(source).expanduser()
     exists = path.is_dir() or path.is_file()
     paths = sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback)

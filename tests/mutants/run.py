@@ -1,0 +1,158 @@
+"""Put small faults into the package, one at a time, and see which of them the tests notice.
+
+    python -m tests.mutants.run                        every folder, every fault that has no verdict yet (hours)
+    python -m tests.mutants.run kernels --count 200    a random sample of one folder's
+    python -m tests.mutants.run kernels --again        those that survived, after a test was added
+
+mutmut (https://mutmut.readthedocs.io) makes the faults and runs the tests, in a copy of the repository in `.mutants/`.
+Every verdict is kept there as it comes, so a run can be stopped and started again. At the end of a folder the verdicts
+are written to `docs/results/mutants/FOLDER.json`, and the page docs/mutants.md is made from these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "mutants"
+TESTS = {
+    "kernels": ["tests/kernels", "tests/claims/test_kernels_are_sklearns.py", "tests/claims/test_kernel_family.py"],
+    "operators": ["tests/operators", "tests/claims/test_operator.py", "tests/claims/test_approximations.py"],
+    "losses": ["tests/losses", "tests/claims"],
+    "data": ["tests/data"],
+    "models": ["tests/models"],
+    "methods": ["tests/methods"],
+    "runs": ["tests/runs", "tests/test_options.py", "tests/house/test_run_files.py"],
+    "training": ["tests/training"],
+    "evaluation": ["tests/evaluation"],
+}
+"""The tests that are to notice the faults of each folder."""
+SLOW = "not compiled and not do_not_escape and not nothing_in_common and not three"
+"""Left out: tests of many seconds that would be repeated for every fault that survives."""
+SURVIVED, NO_TESTS = 0, 33
+CONFIG = """
+
+[tool.mutmut]
+source_paths = ["kvicreg"]
+only_mutate = ["kvicreg/{folder}/*"]
+also_copy = ["experiments", "docs", "examples", "README.md", "CONTRIBUTING.md", "Makefile", ".github"]
+pytest_add_cli_args_test_selection = {tests}
+pytest_add_cli_args = ["-p", "no:cacheprovider"]
+process_isolation = "forkserver"
+timeout_constant = 10.0
+debug = true
+do_not_mutate_patterns = ['raise \\w+', 'warnings\\.warn', '^\\s*f?"[^"]*"\\s*$']
+"""  # the wording of messages is not put to the test; without `debug` 3.8.1 loses what its fork server has collected
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", choices=[*TESTS, []], help="folders of kvicreg/; all if none is named")
+    parser.add_argument("--count", type=int, help="try so many of each folder's faults, drawn at random")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--again", action="store_true", help="try those that survived once more")
+    parser.add_argument("--work", type=Path, default=ROOT / ".mutants", help="where the copies and verdicts are kept")
+    given = parser.parse_args(argv)
+    for folder in given.folders or TESTS:
+        work = given.work / folder
+        copy_repository(work, folder)
+        run_mutmut(work, ["none"])  # makes the faults and finds out which test reaches which function
+        verdicts = read_verdicts(work, folder)
+        tried = pending(sample(verdicts, given.count, given.seed), verdicts, again=given.again)
+        print(f"{folder}: {len(tried):,} of {len(verdicts):,} faults to try", flush=True)
+        if tried:
+            run_mutmut(work, tried)
+        write_result(folder, read_verdicts(work, folder), RESULTS)
+        print(f"{folder}: {RESULTS / folder}.json", flush=True)
+    return 0
+
+
+def copy_repository(work: Path, folder: str) -> None:
+    """The files under version control, with mutmut's settings; what has not changed is left alone."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        source, copy = ROOT / name, work / name
+        if source.is_file() and not (copy.is_file() and copy.read_bytes() == source.read_bytes()):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+    tests = json.dumps([*TESTS[folder], "-k", SLOW])
+    settings = (ROOT / "pyproject.toml").read_text() + CONFIG.format(folder=folder, tests=tests)
+    if (work / "pyproject.toml").read_text() != settings:
+        (work / "pyproject.toml").write_text(settings)
+
+
+def run_mutmut(work: Path, names: Iterable[str]) -> None:
+    """Let mutmut try these faults, one at a time; it keeps each verdict as it comes."""
+    program = Path(sys.executable).with_name("mutmut")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(work / "mutants")}
+    log = work / "mutmut.log"
+    with log.open("a") as out:
+        subprocess.run(
+            [program, "run", "--max-children", "1", *names], cwd=work, env=environment, stdout=out, stderr=out
+        )
+    if not (work / "mutants" / "mutmut-stats.json").is_file():
+        raise RuntimeError(f"the tests do not pass before anything is changed: see {log}")
+
+
+def read_verdicts(work: Path, folder: str) -> dict[str, int | None]:
+    """What became of every fault: pytest's exit code, or None where it was not tried."""
+    verdicts: dict[str, int | None] = {}
+    for path in sorted((work / "mutants" / "kvicreg" / folder).rglob("*.meta")):
+        verdicts |= json.loads(path.read_text())["exit_code_by_key"]
+    return verdicts
+
+
+def sample(verdicts: dict[str, int | None], count: int | None, seed: int) -> list[str]:
+    """So many of the names, drawn at random; a larger count has those of a smaller one."""
+    names = sorted(verdicts)
+    random.Random(seed).shuffle(names)
+    return names if count is None else names[:count]
+
+
+def pending(names: list[str], verdicts: dict[str, int | None], *, again: bool) -> list[str]:
+    """Those that are to be tried: without a verdict, or with `again` those that survived."""
+    return [name for name in names if verdicts[name] is None or (again and verdicts[name] in (SURVIVED, NO_TESTS))]
+
+
+def write_result(folder: str, verdicts: dict[str, int | None], results: Path) -> None:
+    tried = {name: verdict for name, verdict in verdicts.items() if verdict is not None}
+    survived = sorted(name for name, verdict in tried.items() if verdict in (SURVIVED, NO_TESTS))
+    by_module: dict[str, dict[str, int]] = {}
+    for name, verdict in tried.items():
+        module = re.split(r"\.x[_ǁ]", name)[0].removeprefix("kvicreg.")
+        counts = by_module.setdefault(module, {"killed": 0, "survived": 0})
+        counts["survived" if verdict in (SURVIVED, NO_TESTS) else "killed"] += 1
+    result: dict[str, Any] = {
+        "folder": folder,
+        "code": code_hash(folder),
+        "mutants": len(verdicts),
+        "tried": len(tried),
+        "killed": len(tried) - len(survived),
+        "modules": dict(sorted(by_module.items())),
+        "survived": survived,
+    }
+    results.mkdir(parents=True, exist_ok=True)
+    (results / f"{folder}.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
+def code_hash(folder: str) -> str:
+    """Changes where a module of the folder does."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "kvicreg" / folder).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
