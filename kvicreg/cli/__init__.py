@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvicreg.cli.commands import COMMANDS, load, summary
-from kvicreg.cli.errors import UsageError, command_line, tell
+from kvicreg.cli.errors import UsageError, command_line, is_first_process, tell
 
 __all__ = ["COMMANDS", "main"]
 
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         name, words = find(argv)
         command, parses_itself = load(name)
         last_line = command(words) if parses_itself else call(command, name, words)
-        if last_line and os.environ.get("LOCAL_RANK", "0") == "0":  # processes beside the first keep quiet
+        if last_line and is_first_process():
             print(last_line)
         return 0
     except SystemExit as stop:  # tyro has already said what is wrong, or printed the help

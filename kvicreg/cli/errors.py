@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["UsageError", "command_line", "tell", "usage_errors"]
+__all__ = ["UsageError", "command_line", "is_first_process", "tell", "usage_errors"]
 
 command_line: list[str] = []
 """The command line being served, as results record it."""
@@ -28,6 +28,11 @@ def usage_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def is_first_process() -> bool:
+    """Whether this is the only process of its training, or the first of the first machine, which speaks for all."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
 
 
 def tell(error: Exception, command: str) -> int:

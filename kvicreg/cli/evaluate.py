@@ -37,7 +37,7 @@ def evaluate(
         fine_tune: also fine-tune the whole encoder with all labels, 10 epochs.
         supervised: also train the same architecture with labels from scratch, as many epochs as the run.
         groups: results by group: a text file with a name per test image, or FILE.csv:COLUMN.
-        robustness_images: test images for the robustness curves, by default 500 to 2000; 0 for none.
+        robustness_images: test images for the robustness curves, by default 200 to 2000; 0 for none.
         map_images: test images on the UMAP; 0 for none.
         seed: of probes, splits, intervals, the random encoder and the map.
         batch_size: images at a time.

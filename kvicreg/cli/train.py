@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kvicreg.cli.errors import usage_errors
+from kvicreg.cli.errors import is_first_process, usage_errors
 from kvicreg.cli.flags import help_page, parse_flags, value_of
 from kvicreg.options import Options, option
 from kvicreg.runs import RunFolder, Settings
@@ -68,7 +67,7 @@ def train(argv: list[str]) -> str:
         settings, cost = estimate(settings)
         print(dump_settings(settings), end="")
         return f"{cost} Nothing was written."
-    if os.environ.get("LOCAL_RANK", "0") == "0":
+    if is_first_process():
         print("Starting PyTorch and Lightning ...", flush=True)
     from kvicreg.training.run import train as run
 

@@ -26,7 +26,7 @@ __all__ = ["confusion", "shared_key", "shifted_rows", "with_labels"]
 FEW_LABELS = {"labels_1_percent": 0.01, "labels_10_percent": 0.1}
 DRAWS = 3
 CLUSTERED_IMAGES = 10_000
-LEAST_SHIFTED, MOST_SHIFTED = 500, 2000
+LEAST_SHIFTED, MOST_SHIFTED = 200, 2000
 
 
 class Measured(NamedTuple):

@@ -29,7 +29,7 @@ class Options(options.Options):
     )
     robustness_images: int | None = option(
         None,
-        "Test images used for the robustness curves; by default 500 to 2000, so that they cost no more than the "
+        "Test images used for the robustness curves; by default 200 to 2000, so that they cost no more than the "
         "features of all images; 0 for none.",
         at_least=0,
     )

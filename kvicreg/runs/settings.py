@@ -131,6 +131,15 @@ class EngineOptions(Options):
     compile: bool = option(False, "torch.compile the encoder and the projector.")
     deterministic: bool = option(False, "Only deterministic algorithms, for bit-equal runs on GPUs.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.strategy.startswith(("fsdp", "deepspeed", "model_parallel")):
+            raise ValueError(
+                f"strategy: {self.strategy} splits the weights among processes, and kvicreg train writes checkpoints "
+                "and encoders from the whole weights of one: use ddp. In a loop of your own our losses work with "
+                "torch's FSDP (docs/many-machines.md)"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(Options):
