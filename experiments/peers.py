@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common import Cell, Experiment, Job, Result, Split
+from experiments.neighbours import TOPICS
 from kvicreg.methods import METHODS
 
 KERNELS = ("linear", "laplacian", "rq")  # of Kernel VICReg, beside rbf, which every kernel method runs with
@@ -21,6 +22,8 @@ PEERS: list[tuple[str, dict[str, Any]]] = [
     for kernel in (("rbf",) if method.startswith("kernel-") else ("",)) + (KERNELS * (method == "kernel-vicreg"))
 ]
 """Method and kernel of every row."""
+NEIGHBOURS = {settings.get("method") for settings in TOPICS["family"].values()} - {None, "vicreg"}
+"""The spectral family, which has a table of its own."""
 SHARED = (
     "data", "images", "holdout", "encoder", "width", "pool", "epochs", "batch_size", "optimizer", "learning_rate",
     "weight_decay", "warmup_epochs", "projector_layers", "projector_hidden", "projector_outputs",
@@ -44,7 +47,7 @@ class Peers(Experiment, name="peers"):
     data: str = "mnist-small"
     """Labelled data set by name, or a folder with train and test images."""
     methods: tuple[str, ...] = ()
-    """Only these, as kvicreg train --method names them; all unless given."""
+    """Only these, as kvicreg train --method names them; unless given, all but those that `neighbours` compares."""
     on: Split = "test"
     """Score on the test set, or on training images that are held out (validation)."""
     epochs: int | None = None
@@ -70,7 +73,7 @@ class Peers(Experiment, name="peers"):
             job.cell(**shared, method=method, seed=seed, **kernel)
             for seed in job.seeds
             for method, kernel in PEERS
-            if not self.methods or method in self.methods
+            if (method in self.methods if self.methods else method not in NEIGHBOURS)
         ]
 
     def table(self, result: Result) -> str:

@@ -19,7 +19,7 @@ from kvicreg.data import load
 
 PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-mnist",
             "defaults-vs-vicreg", "defaults-vs-vicreg-grids", "bench-loss/latency", "bench-loss/memory",
-            "theory-non-collapse", "selection/selection", "fairness/fairness")  # fmt: skip
+            "theory-non-collapse", "pull", "selection/selection", "fairness/fairness")  # fmt: skip
 TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
           "study", "defaults-vs-vicreg", "peers-mnist-small", "neighbours-family")  # fmt: skip
 

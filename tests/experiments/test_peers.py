@@ -15,7 +15,14 @@ from kvicreg.methods import METHODS
 
 def test_every_method_is_a_row():
     assert {method for method, _ in peers.PEERS} == set(METHODS.load())
-    assert all(bool(kernel) == method.startswith("kernel-") for method, kernel in peers.PEERS)
+    assert all(("kernel" in settings) == method.startswith("kernel-") for method, settings in peers.PEERS)
+
+
+def test_the_spectral_family_has_a_table_of_its_own_and_is_run_here_when_asked_for():
+    job = Job("smoke", seeds=(0,))
+    usual = {cell.settings.method.name for cell in peers.Peers().cells(job)}
+    assert usual == set(METHODS.load()) - peers.NEIGHBOURS
+    assert {cell.settings.method.name for cell in peers.Peers(methods=("mmcr",)).cells(job)} == {"mmcr"}
 
 
 def test_the_table_has_methods_seeds_controls_and_settings(tmp_path):
