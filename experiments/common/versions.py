@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,9 @@ def agrees(old: str, new: str) -> bool:
 def statuses(path: Path) -> Counter[str]:
     """How many rows of a result file are "current", "stale", or of an "unknown version"."""
     table = json.loads(path.read_text())
-    if path.stem == "theory":
-        from experiments.theory import theory_fingerprint
-
-        same = agrees(table["fingerprint"], theory_fingerprint()) if "fingerprint" in table else None
+    if path.stem in ("theory", "tables"):
+        now = getattr(import_module(f"experiments.{path.stem}"), f"{path.stem}_fingerprint")()
+        same = agrees(table["fingerprint"], now) if "fingerprint" in table else None
         return Counter([NAMES[same]])
     count: Counter[str] = Counter()
     for row in table["rows"]:
