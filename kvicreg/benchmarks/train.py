@@ -43,22 +43,32 @@ def run(
     from rich.console import Console
     from rich.table import Table
 
+    from kvicreg.benchmarks import jpeg  # it uses what is below
+
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         rows = [measure(name, batch_size, steps) for name in CASES]
+        files = jpeg.measure(batch_size, steps)
     finally:
         torch.set_num_threads(before)
     table = Table("network", "kvicreg ms", "network alone ms", "ratio", "kvicreg images/s", "peer images/s", box=None)
     for row in rows:
         table.add_row(
             row["case"], f"{row['kvicreg_ms']:,}", f"{row['network_ms']:,}", f"{row['ratio']:.3f}",
-            f"{row['images_per_second']:,}", f"{row['peer_images_per_second'] or 'not installed':,}",
+            f"{row['images_per_second']:,}", _rate(row["peer_images_per_second"]),
         )  # fmt: skip
-    Console(soft_wrap=True).print(table)
+    console = Console(soft_wrap=True)
+    console.print(table)
+    console.print(
+        f"{files['case']}: {files['first_epoch_images_per_second']:,} images/s in the first epoch, then "
+        f"{files['images_per_second']:,}; peer: {_rate(files['peer_images_per_second'])}",
+        highlight=False,
+    )
     setting = {
         "what": f"time per training step; ratio = kvicreg / network alone, round by round; the target: at most {LIMIT}",
-        "peer": "kornia views and VICReg in its published form in a plain loop around the same network",
+        "peer": "kornia views and VICReg in its published form in a plain loop around the same network; of files a "
+        "DataLoader of Pillow",
         "batch_size": batch_size,
         "steps": steps,
         "threads": threads,
@@ -66,8 +76,13 @@ def run(
         "torch": torch.__version__,
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(setting | {"rows": rows}, indent=2) + "\n")
+    out.write_text(json.dumps(setting | {"rows": rows, "files": files}, indent=2) + "\n")
     return rows
+
+
+def _rate(images_per_second: int | None) -> str:
+    """A rate as text; the peer has none where it is not installed."""
+    return "not installed" if images_per_second is None else f"{images_per_second:,}"
 
 
 def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
@@ -117,7 +132,7 @@ class TakeTurns(pl.Callback):
 
 def network_step(settings: Settings) -> Callable[[], None]:
     """Forward, backward and optimizer of encoder and projector on ready tensors, with a linear loss."""
-    step, shape = _network(settings), _batch_shape(settings)
+    step, shape = network_and_step(settings), _batch_shape(settings)
     ready = [torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2)]
     slopes = torch.randn(shape[0], settings.model.projector.projector_outputs) / shape[0]
     return lambda: step(ready, lambda z1, z2: ((z1 + z2) * slopes).sum())
@@ -130,7 +145,7 @@ def peer_step(settings: Settings) -> dict[str, Callable[[], None]]:
         views = kornia_views(view_config(settings.views.preset), *shape[1:3])
     except ImportError:
         return {}
-    step, images = _network(settings), torch.randint(0, 256, shape, dtype=torch.uint8)
+    step, images = network_and_step(settings), torch.randint(0, 256, shape, dtype=torch.uint8)
 
     def peer() -> None:
         two = [views(images.float() / 255).to(memory_format=torch.channels_last) for _ in range(2)]
@@ -148,7 +163,7 @@ def _batch_shape(settings: Settings) -> tuple[int, int, int, int]:
     return size, channels, side, side
 
 
-def _network(settings: Settings) -> Callable[[list[Tensor], Callable[[Tensor, Tensor], Tensor]], None]:
+def network_and_step(settings: Settings) -> Callable[[list[Tensor], Callable[[Tensor, Tensor], Tensor]], None]:
     """A step of encoder, projector and optimizer around any loss."""
     method = build_method(settings)
     method.encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

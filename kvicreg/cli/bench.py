@@ -1,4 +1,4 @@
-"""kvicreg bench loss | views | train."""
+"""kvicreg bench loss | views | train | data."""
 
 from __future__ import annotations
 
@@ -78,3 +78,30 @@ def bench_train(out: Path = Path("bench-train.json"), batch_size: int = 256, ste
 
     run(out, batch_size, steps, threads)
     return f"Timings: {out}"
+
+
+def bench_data(
+    out: Path = Path("bench-data.json"),
+    images: int = 1_000_000,
+    folder_images: int = 20_000,
+    batch_size: int = 512,
+    workers: int = 2,
+    work: Path | None = None,
+) -> str:
+    """Read a million small images from shards: memory over an epoch, and images per second beside a folder.
+
+    Example:
+        kvicreg bench data --images 100000 --out bench-data.json
+
+    Args:
+        out: file to write; the figure lies beside it.
+        images: in shards; a million need 3 GB of disk while it runs.
+        folder_images: of them, in a folder of files.
+        batch_size: images per batch.
+        workers: processes that decode.
+        work: where the images are written for the time being; the system's temporary folder unless given.
+    """
+    from kvicreg.benchmarks.data import run
+
+    run(out, images, folder_images, batch_size, workers, work)
+    return f"Memory and rates: {out}, {out.with_suffix('.png')}"

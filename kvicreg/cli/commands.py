@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, bool, str]] = {
     "data pack": ("data:data_pack", True, "Write images as shards, tar files with an index."),
     "bench loss": ("bench:bench_loss", False, "Time the loss, and its memory, beside other implementations of VICReg."),
     "bench views": ("bench:bench_views", False, "Time the random views beside kornia's."),
+    "bench data": ("bench:bench_data", False, "Read a million images from shards, beside a folder."),
     "bench train": ("bench:bench_train", False, "Time a training step beside the network alone."),
 }
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kvicreg.data.sources import ReadOptions
 
 
 def embed(
@@ -15,25 +21,29 @@ def embed(
     batch_size: int = 256,
     workers: int = 2,
     device: str = "auto",
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")] = ReadOptions(),
 ) -> str:
     """Embed images with a trained encoder, to npz, parquet or csv.
 
-    Example:
+    Examples:
         kvicreg embed runs/first images/ --out embeddings.npz
+        kvicreg embed runs/first table.csv --split val --image-column file --out embeddings.parquet
 
     Args:
         run: run folder.
-        images: folder of images, data set by name, or list file.
+        images: data set by name, or images of your own: folder, archive, table, array, list, shards.
         out: file to write, ending in .npz, .parquet or .csv.
-        split: split of the images, where they have splits.
+        split: train, val, test or unlabelled, where the images have splits.
         projector: the embeddings the loss saw, in place of the encoder's features.
         batch_size: images at a time.
         workers: processes that decode files.
         device: cpu, cuda, or auto.
+        reading: how images of your own are read; by default as in training.
     """
     from kvicreg.evaluation.embed import embed as write
 
     count, width = write(
-        run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device
-    )
+        run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device,
+        say=lambda line: print(line, file=sys.stderr, flush=True), **reading.given(),
+    )  # fmt: skip
     return f"{count:,} embeddings of width {width}: {out}"

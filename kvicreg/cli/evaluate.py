@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from kvicreg.cli.errors import UsageError, command_line
+from kvicreg.data.sources import ReadOptions
 
 
 def evaluate(
@@ -22,6 +26,7 @@ def evaluate(
     device: str = "auto",
     workers: int = 0,
     data_root: str | None = None,
+    reading: Annotated[ReadOptions, tyro.conf.arg(name="")] = ReadOptions(),
 ) -> str:
     """Measure what runs have learnt: probes, controls, robustness, diagnostics.
 
@@ -44,6 +49,7 @@ def evaluate(
         device: cpu, cuda, or auto.
         workers: processes that decode files.
         data_root: where data sets live.
+        reading: how the images of --on are read; by default as in training.
     """
     import shlex
 
@@ -59,7 +65,7 @@ def evaluate(
     options = Options(
         on=on, projector=projector, fine_tune=fine_tune, supervised=supervised, groups=groups,
         robustness_images=robustness_images, map_images=map_images, seed=seed, batch_size=batch_size, device=device,
-        workers=workers, data_root=data_root,
+        workers=workers, data_root=data_root, reading=reading,
     )  # fmt: skip
     command, shared = shlex.join(["kvicreg", *command_line]), Shared()
     with on_screen(len(runs)) as progress:

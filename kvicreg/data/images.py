@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from kvicreg.data.intensity import Intensity
+from kvicreg.data.pixels import Fit
 
 __all__ = ["ImageData", "Names", "PathList"]
 
@@ -67,6 +68,7 @@ class ImageData:
         notes: sentences about the source that people should be told: what the classes are, what was left out.
         unreadable: the files found to be bad so far, in the order of `paths`.
         loaded_by: the settings that have loaded these images, or None for images from elsewhere.
+        fit: how images became squares.
         oversize: `for_views` gives images up to so many times as large, where as many pixels are stored.
         cache_limit, cache_folder: bytes of decoded images that `for_views` keeps, and where, if not in memory.
 
@@ -85,6 +87,7 @@ class ImageData:
     loaded_by: Any = None
     intensity: Intensity | None = None
     notes: tuple[str, ...] = ()
+    fit: Fit = "crop"
     oversize: float = 1.5
     cache_limit: int = 10**9
     cache_folder: str | None = None

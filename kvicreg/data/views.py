@@ -170,7 +170,9 @@ class Views:
             matrices, k = colour_matrices(brightness, contrast, saturation, applied * c.hue * v["hue"])
             luma = (mean @ constant(LUMA, x.device))[:, None]
         else:
-            matrices = (brightness * contrast)[:, None, None] * torch.eye(len(self.mean), device=x.device)
+            matrices = (brightness * contrast)[:, None, None] * torch.eye(
+                len(self.mean), device=x.device, dtype=x.dtype
+            )
             k, luma = brightness * (1 - contrast), mean
         scale, low = constant(tuple(1 / (255 * std) for std in self.std), x.device), constant(self._low, x.device)
         bias = k[:, None] * luma * scale + low

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 
 from kvicreg.data import ImageData, Views, load
 from kvicreg.data.catalogue import DATA_SETS
+from kvicreg.data.sources import reads_of
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
 
-__all__ = ["EvaluationData", "evaluation_data", "given_data", "training_views"]
+__all__ = ["EvaluationData", "evaluation_data", "given_data", "reading_for", "training_views"]
 
 
 @dataclass(frozen=True)
@@ -36,11 +40,31 @@ def training_views(run: RunFolder) -> Views:
     return Views(config, size=int(encoder["image_size"]), mean=encoder["mean"], std=encoder["std"])
 
 
-def evaluation_data(run: RunFolder, on: str | None = None, *, root: str | None = None, seed: int = 0) -> EvaluationData:
-    """The run's data or, for transfer, other data (`on`) brought to the encoder's channels and size."""
+def reading_for(description: Mapping[str, Any], source: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """How other images are read for an encoder: as those it was trained on were, where nothing else is given."""
+    trained = {name: description.get(name) for name in ("intensity", "fit")}
+    reads = frozenset() if str(source) in DATA_SETS else reads_of(source)
+    return {name: value for name, value in trained.items() if value is not None and name in reads} | dict(given)
+
+
+def evaluation_data(
+    run: RunFolder,
+    on: str | None = None,
+    *,
+    root: str | None = None,
+    seed: int = 0,
+    reading: Mapping[str, Any] | None = None,
+) -> EvaluationData:
+    """The run's data or, for transfer, other data (`on`) brought to the encoder's channels and size.
+
+    Args:
+        reading: how the other data are read, by the names of `ReadOptions`.
+    """
     source = on or run.settings.data.source
     root = root or run.settings.data.root
-    reading = {} if on is not None else run.settings.data.reading.given()
+    if on is None and reading:
+        raise ValueError(f"{next(iter(reading))}: the run's own images are read as in training; it goes with on (--on)")
+    reading = run.settings.data.reading.given() if on is None else reading_for(run.description, on, reading or {})
     size, channels = int(run.description["image_size"]), len(run.description["mean"])
     train = load(source, "train", root=root, image_size=size, channels=channels, **reading)
     c, h, w = load(source, "train", root=root, **reading).shape

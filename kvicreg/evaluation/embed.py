@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kvicreg.data import DATA_SETS, ImageData, load
+from kvicreg.data import ImageData, load
+from kvicreg.evaluation.data import reading_for
 from kvicreg.measures.features import choose_device, stream_features
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
@@ -32,15 +33,19 @@ def embed(
     batch_size: int = 256,
     workers: int = 2,
     device: str = "auto",
+    say: Callable[[str], None] = lambda _: None,
+    **reading: Any,
 ) -> tuple[int, int]:
     """Write one row per image: its file (or index), its label where known, its features. Memory holds one batch.
 
     Args:
         run: run folder with the encoder.
-        images: data set by name, folder of images, or list file.
+        images: data set by name, or images of one's own, as `load` takes them.
         out: file to write: .npz, .parquet or .csv.
         split: of the images, where they have splits.
         projector: the embeddings the loss saw, in place of the encoder's features.
+        say: is given what is to be told of the images: their classes, files that are left out or can't be read.
+        reading: how images of one's own are read, by the names of `ReadOptions`; by default as in training.
 
     Returns:
         How many images were embedded, and the width of the features.
@@ -50,23 +55,31 @@ def embed(
     if out.suffix not in writers:
         raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
     encoder = load_encoder(run, projector=projector, device=choose_device(device))
-    data = images_for(encoder, images, split)
+    data = images_for(encoder, images, split, **reading)
+    for note in data.notes:
+        say(note)
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = _readable(stream_features(encoder, data, batch_size=batch_size, workers=workers))
     with replacing(out) as temporary:
         count = writers[out.suffix](temporary, rows, data, encoder.feature_dim)
+    if data.unreadable:
+        say(f"{len(data.unreadable):,} files could not be read and have no row, such as {data.unreadable[0]}")
     return count, encoder.feature_dim
 
 
 def images_for(
-    encoder: PretrainedEncoder, source: str | Path, split: str = "train", *, root: str | Path | None = None
+    encoder: PretrainedEncoder,
+    source: str | Path,
+    split: str = "train",
+    *,
+    root: str | Path | None = None,
+    **reading: Any,
 ) -> ImageData:
     """The images of a source in the size and channels that an encoder takes.
 
-    Deep images are read in the range of those that the encoder was trained on.
+    They are read as those that the encoder was trained on, where `reading` says nothing else.
     """
-    intensity = encoder.description.get("intensity") if str(source) not in DATA_SETS else None
-    reading = {} if intensity is None else {"intensity": intensity}
+    reading = reading_for(encoder.description, source, reading)
     channels = encoder.mean.shape[1]
     return load(source, split, root=root, image_size=encoder.image_size, channels=channels, **reading)
 

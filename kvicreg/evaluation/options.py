@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvicreg import options
+from kvicreg.data import ReadOptions
 from kvicreg.options import option
 
 __all__ = ["Options"]
@@ -18,6 +19,7 @@ class Options(options.Options):
         None,
         "Evaluate on other data than the run's own (transfer): a name or a folder; channels and sizes are adapted.",
     )
+    reading: ReadOptions = field(default_factory=ReadOptions)
     projector: bool = option(False, "Also evaluate the projector's output.")
     fine_tune: bool = option(False, "Also fine-tune the whole encoder with all labels, 10 epochs.")
     supervised: bool = option(

@@ -75,11 +75,13 @@ class Session:
             return images, (fingerprint(images.train), fingerprint(images.test))
 
         def opened() -> tuple[EvaluationData, tuple[str, str]]:
-            images = evaluation_data(run, options.on, root=options.data_root, seed=options.seed)
+            reading = options.reading.given()
+            images = evaluation_data(run, options.on, root=options.data_root, seed=options.seed, reading=reading)
             return images, (fingerprint(images.train), fingerprint(images.test))
 
         description = run.description
-        key = (options.on, run.settings.data, description["image_size"], len(description["mean"]))
+        read_as = (description.get("intensity"), description.get("fit"))
+        key = (options.on, run.settings.data, description["image_size"], len(description["mean"]), read_as)
         return self.shared.once(key, opened)
 
     def timed(self, part: str, title: str | None = None) -> AbstractContextManager[None]:

@@ -54,7 +54,7 @@ class PretrainedEncoder(nn.Module):
         return features if self.projector is None else self.projector(features)
 
     def preprocess(self, images: Tensor) -> Tensor:
-        """Images (b, c, h, w) to normalised floats: resized, centre cropped, channels matched.
+        """Images (b, c, h, w) to normalised floats: made squares as in training, resized, channels matched.
 
         They are uint8, or where the encoder was trained on deeper images, floats of the same scale: 0 black, 255 white.
         """
@@ -62,18 +62,24 @@ class PretrainedEncoder(nn.Module):
         if not (images.dtype == torch.uint8 or is_deep) or images.ndim != 4:
             raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
         x = images.to(self.mean.device).float().div_(255.0)
-        size, channels = self.image_size, self.mean.shape[1]
-        h, w = x.shape[2:]
-        if min(h, w) != size:
-            scale = size / min(h, w)
-            shape = (max(size, round(h * scale)), max(size, round(w * scale)))
-            x = F.interpolate(x, shape, mode="bilinear", align_corners=False, antialias=True)
-            h, w = shape
-        top, left = (h - size) // 2, (w - size) // 2
-        x = x[:, :, top : top + size, left : left + size]
+        channels = self.mean.shape[1]
+        x = _square(x, self.image_size, self.description.get("fit", "crop"))
         if x.shape[1] != channels:
             if channels == 1:
                 x = (x * x.new_tensor(GREY).view(1, 3, 1, 1)).sum(1, keepdim=True)
             else:
                 x = x.expand(-1, channels, -1, -1)
         return (x - self.mean) / self.std
+
+
+def _square(images: Tensor, size: int, fit: str) -> Tensor:
+    """Images (b, c, size, size): the centre of each, all of it between black bars, or all of it stretched."""
+    h, w = images.shape[2:]
+    scale = size / (max(h, w) if fit == "letterbox" else min(h, w))
+    shape = (size, size) if fit == "stretch" else (max(1, round(h * scale)), max(1, round(w * scale)))
+    if shape != (h, w):
+        images = F.interpolate(images, shape, mode="bilinear", align_corners=False, antialias=True)
+    top, left = (shape[0] - size) // 2, (shape[1] - size) // 2
+    if fit == "letterbox":
+        return F.pad(images, (-left, size - shape[1] + left, -top, size - shape[0] + top))
+    return images[:, :, top : top + size, left : left + size]

@@ -31,6 +31,7 @@ def save_encoder(
     data: str | None = None,
     projector: nn.Module | None = None,
     intensity: str | None = None,
+    fit: str = "crop",
 ) -> Path:
     """Write encoder.safetensors, encoder.json and, when given, projector.safetensors into a folder.
 
@@ -38,7 +39,7 @@ def save_encoder(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    description = describe_encoder(encoder, image_size, mean, std, data, projector, intensity)
+    description = describe_encoder(encoder, image_size, mean, std, data, projector, intensity, fit)
     save_weights(encoder, folder / WEIGHTS)
     if projector is not None:
         save_weights(projector, folder / PROJECTOR)
@@ -54,10 +55,12 @@ def describe_encoder(
     data: str | None = None,
     projector: nn.Module | None = None,
     intensity: str | None = None,
+    fit: str = "crop",
 ) -> dict[str, Any]:
     """What `load_encoder` needs beside the weights, in plain values.
 
-    `intensity` is the range of raw values, such as "0:4095", that was black to white in images of more than 8 bits.
+    `intensity` is the range of raw values, such as "0:4095", that was black to white in images of more than 8 bits;
+    `fit` is how images became squares.
     """
     from kvicreg import __version__
 
@@ -69,6 +72,7 @@ def describe_encoder(
         "std": [float(v) for v in std],
         "data": data,
         "intensity": intensity,
+        "fit": fit,
         "projector": getattr(projector, "description", None),
         "version": __version__,
     }

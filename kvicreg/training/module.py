@@ -196,7 +196,7 @@ class SelfSupervised(pl.LightningModule):
         if self.data is not None and self.views is not None:  # so that commands can use its weights
             checkpoint["encoder"] = describe_encoder(
                 self.method.encoder, self.data.shape[1], self.views.mean, self.views.std, self.data.name,
-                self.method.projector, None if self.data.intensity is None else self.data.intensity.text,
+                self.method.projector, None if self.data.intensity is None else self.data.intensity.text, self.data.fit,
             )  # fmt: skip
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:

@@ -126,6 +126,7 @@ def train(
                 data=data.name,
                 projector=module.projector,
                 intensity=None if data.intensity is None else data.intensity.text,
+                fit=data.fit,
             )
             _tell_unreadable(data, run, console)
     return run.path

@@ -1,4 +1,4 @@
-"""Twelve small images of three classes, written as every kind of source."""
+"""Small images of three classes, twelve unless COUNT is changed, written as every kind of source."""
 
 from __future__ import annotations
 
@@ -25,8 +25,13 @@ def encoded(k: int) -> bytes:
     return file.getvalue()
 
 
+def number_of(k: int) -> int:
+    """The class of an image: as many of each, in order."""
+    return k * len(CLASSES) // COUNT
+
+
 def name_of(k: int) -> str:
-    return f"{CLASSES[k // 4]}/{k:03}.png"
+    return f"{CLASSES[number_of(k)]}/{k:03}.png"
 
 
 def folder(place: Path) -> Path:
@@ -54,7 +59,7 @@ def tarred(place: Path) -> Path:
 
 def listed(place: Path) -> Path:
     folder(place)
-    lines = [f"{name_of(k)}\t{CLASSES[k // 4]}" for k in range(COUNT)]
+    lines = [f"{name_of(k)}\t{CLASSES[number_of(k)]}" for k in range(COUNT)]
     (place / "list.txt").write_text("\n".join(lines))
     return place / "list.txt"
 
@@ -64,7 +69,7 @@ def table(place: Path) -> Path:
     with (place / "table.csv").open("w", newline="") as file:
         writer = csv.writer(file, quoting=csv.QUOTE_ALL)
         writer.writerow(["id", "Label", "Path"])
-        writer.writerows([k, CLASSES[k // 4], name_of(k)] for k in range(COUNT))
+        writer.writerows([k, CLASSES[number_of(k)], name_of(k)] for k in range(COUNT))
     return place / "table.csv"
 
 
@@ -75,7 +80,7 @@ def arrow_table(kind: str):
         images = [{"bytes": image, "path": None} for image in images]
     elif kind == "paths":
         images = [name_of(k) for k in range(COUNT)]
-    return pa.table({"image": images, "label": [CLASSES[k // 4] for k in range(COUNT)]})
+    return pa.table({"image": images, "label": [CLASSES[number_of(k)] for k in range(COUNT)]})
 
 
 def parquet(place: Path, kind: str = "bytes") -> Path:
@@ -96,7 +101,7 @@ def parquet_paths(place: Path) -> Path:
 def saved(place: Path) -> Path:
     pa = pytest.importorskip("pyarrow")
     content = arrow_table("struct")
-    numbers = pa.array([k // 4 for k in range(COUNT)])
+    numbers = pa.array([number_of(k) for k in range(COUNT)])
     content = content.set_column(1, "label", numbers)
     place = place / "saved"
     place.mkdir()
@@ -104,7 +109,7 @@ def saved(place: Path) -> Path:
     for part in (0, 1):
         files.append({"filename": f"data-{part:05}-of-00002.arrow"})
         with pa.ipc.new_stream(str(place / files[-1]["filename"]), content.schema) as writer:
-            writer.write_table(content.slice(part * 6, 6), max_chunksize=4)
+            writer.write_table(content.slice(part * COUNT // 2, COUNT // 2), max_chunksize=4)
     (place / "state.json").write_text(json.dumps({"_data_files": files, "_split": None}))
     features = {"image": {"_type": "Image"}, "label": {"names": CLASSES, "_type": "ClassLabel"}}
     (place / "dataset_info.json").write_text(json.dumps({"features": features}))
@@ -114,19 +119,19 @@ def saved(place: Path) -> Path:
 def array(place: Path) -> Path:
     images = np.arange(COUNT, dtype=np.uint8)[:, None, None, None] * np.ones((1, 3, 8, 8), np.uint8)
     np.save(place / "photos.npy", images)
-    np.save(place / "photos_labels.npy", np.array([CLASSES[k // 4] for k in range(COUNT)]))
+    np.save(place / "photos_labels.npy", np.array([CLASSES[number_of(k)] for k in range(COUNT)]))
     return place / "photos.npy"
 
 
 def arrays(place: Path) -> Path:
     images = np.arange(COUNT, dtype=np.uint8)[:, None, None, None] * np.ones((1, 8, 8, 3), np.uint8)
-    np.savez(place / "photos.npz", x_train=images, y_train=np.array([CLASSES[k // 4] for k in range(COUNT)]))
+    np.savez(place / "photos.npz", x_train=images, y_train=np.array([CLASSES[number_of(k)] for k in range(COUNT)]))
     return place / "photos.npz"
 
 
 def tensors(place: Path) -> Path:
     images = torch.arange(COUNT, dtype=torch.uint8)[:, None, None, None].expand(COUNT, 3, 8, 8).contiguous()
-    torch.save({"images": images, "labels": torch.arange(COUNT) // 4}, place / "photos.pt")
+    torch.save({"images": images, "labels": torch.tensor([number_of(k) for k in range(COUNT)])}, place / "photos.pt")
     return place / "photos.pt"
 
 
@@ -142,7 +147,7 @@ def web_dataset(place: Path, count: int = 2) -> Path:
     for shard in range(count):
         with tarfile.open(place / f"part-{shard:03}.tar", "w") as archive:
             for k in range(shard * COUNT // count, (shard + 1) * COUNT // count):
-                label = json.dumps({"label": CLASSES[k // 4], "id": k})
+                label = json.dumps({"label": CLASSES[number_of(k)], "id": k})
                 for name, content in ((f"{k:04}.png", encoded(k)), (f"{k:04}.json", label.encode())):
                     entry = tarfile.TarInfo(name)
                     entry.size = len(content)

@@ -185,3 +185,16 @@ def test_wrong_images_are_named(images: torch.Tensor) -> None:
         make(NATURAL)(images, torch.arange(15), seed=0, epoch=0, view=0)
     with pytest.raises(ValueError, match="mean, std"):
         Views(NATURAL, size=8, mean=(0.5,), std=(0.0,))
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_views_do_not_depend_on_the_default_type(channels: int) -> None:
+    """Training in double precision makes float64 the default."""
+    views = Views(view_config("natural"), size=8, mean=(0.5,) * channels, std=(0.25,) * channels)
+    images, samples = torch.randint(0, 256, (6, channels, 12, 12), dtype=torch.uint8), torch.arange(6)
+    expected = views(images, samples, seed=0, epoch=0, view=0)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(views(images, samples, seed=0, epoch=0, view=0), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)

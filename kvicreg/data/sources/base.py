@@ -19,7 +19,7 @@ from kvicreg.data.pixels import Fit
 from kvicreg.data.survey import Reader
 from kvicreg.options import Options, load_plugins, option
 
-__all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "TextSource", "find_source", "only_train"]
+__all__ = ["PIXELS", "Listing", "ReadOptions", "Source", "TextSource", "find_source", "only_train", "reads_of"]
 
 PIXELS = frozenset({"pages", "intensity", "fit"})
 """The settings that image files are decoded by, whatever they lie in."""
@@ -122,32 +122,41 @@ class TextSource(_Kind, ABC):
         """The images of a split, as `Source.open` gives them."""
 
 
+def reads_of(source: str | Path) -> frozenset[str]:
+    """The settings of `ReadOptions` that the kind of `source` reads; none for what is of no kind."""
+    kind = _kind_of(source)
+    return frozenset() if kind is None else kind.reads
+
+
 def find_source(source: str | Path, options: ReadOptions) -> Callable[[str, ReadOptions], Listing | ImageData] | None:
     """What opens a split of `source`, whose kind must read every setting that is given; None for no kind."""
+    kind = _kind_of(source)
+    if kind is None:
+        return None
+    for name in options.given():
+        if name not in kind.reads:
+            readers = ", ".join(other.kind for other in _kinds() if name in other.reads)
+            raise ValueError(f"{name}: {source} is {kind.kind}, which does not read it; it is read from {readers}")
+    if issubclass(kind, Source):
+        return partial(kind.open, Path(source).expanduser())
+    return partial(kind.open, str(source))
+
+
+def _kind_of(source: str | Path) -> type[Source] | type[TextSource] | None:
+    kinds = _kinds()
+    path = Path(source).expanduser()
+    if path.is_dir() or path.is_file():
+        return next(kind for kind in kinds if issubclass(kind, Source) and kind.accepts(path))
+    return next((kind for kind in kinds if issubclass(kind, TextSource) and kind.accepts(str(source))), None)
+
+
+def _kinds() -> list[type[Source] | type[TextSource]]:
+    """Every kind of source, those that take what no other kind does behind the others."""
     package = import_module("kvicreg.data.sources")
     for module in pkgutil.iter_modules(package.__path__):
         import_module(f"{package.__name__}.{module.name}")
     load_plugins(package.__name__)
-    path = Path(source).expanduser()
-    exists = path.is_dir() or path.is_file()
-    paths = sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback)
-    texts = TextSource.__subclasses__()
-    if exists:
-        of_path = next(kind for kind in paths if kind.accepts(path))
-        _check_reads(of_path, [*paths, *texts], path, options)
-        return partial(of_path.open, path)
-    of_text = next((kind for kind in texts if kind.accepts(str(source))), None)
-    if of_text is None:
-        return None
-    _check_reads(of_text, [*paths, *texts], source, options)
-    return partial(of_text.open, str(source))
-
-
-def _check_reads(kind: type[_Kind], kinds: Sequence[type[_Kind]], source: object, options: ReadOptions) -> None:
-    for name in options.given():
-        if name not in kind.reads:
-            readers = ", ".join(other.kind for other in kinds if name in other.reads)
-            raise ValueError(f"{name}: {source} is {kind.kind}, which does not read it; it is read from {readers}")
+    return [*sorted(Source.__subclasses__(), key=lambda kind: kind.is_fallback), *TextSource.__subclasses__()]
 
 
 def only_train(kind: str, split: str, instead: str = "a file") -> None:
