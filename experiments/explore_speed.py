@@ -25,11 +25,11 @@ FLAGS = "--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-swi
 READY = "return document.documentElement.dataset.ready === 'yes'"
 FIRST = "const i = document.querySelector('#chosen img'); return Boolean(i && i.complete && i.naturalWidth)"
 FRAMES = """
-const done = arguments[0], map = kvicreg.map, deltas = []; let last = 0, k = 0;
+const done = arguments[0], map = kvicreg.map, deltas = [], end = performance.now() + 10000; let last = 0, k = 0;
 function step(now) {
   if (last) deltas.push(now - last);
   last = now;
-  if (++k > 150) { done([deltas, map.points.drawn]); return; }
+  if (++k > 300 || now > end) { done([deltas, map.points.drawn]); return; }
   map.pan(6 * Math.sin(k / 12), 4 * Math.cos(k / 12));
   if (k % 30 === 0) map.zoom(k % 60 ? 1.3 : 1 / 1.3);
   requestAnimationFrame(step);
@@ -87,7 +87,7 @@ def measured(run: Path, source: str, folder: Path, browser: Any, points: int) ->
             shown = time.perf_counter() - started
             numbers[visit] = {"seconds_to_address": round(embedded, 1), "seconds_to_picture": round(shown, 1)}
             if visit == "second":
-                wait(lambda: fetch(f"{address}state")["parts"]["mirrored"] == "ready", 3600)
+                wait(lambda: fetch(f"{address}state")["parts"]["outliers"] == "ready", 3600)
                 numbers["images"] = fetch(f"{address}state")["count"]
                 numbers["megabytes"] = megabytes(process.pid)
                 numbers["search_ms"] = latencies(address, numbers["images"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from experiments.common import tables
 from experiments.common.experiment import load_all
+from experiments.explore_page import measured_part
 from kvicreg.storage import write_atomically
 
 TEMPLATE = Path(__file__).parents[1] / "results.md"
@@ -54,4 +55,8 @@ def write_pages(docs: Path) -> list[Path]:
     parts = {name: kind for name, kind in load_all().items() if kind.page and (docs / kind.page).is_file()}
     for name, kind in parts.items():
         fill(docs / kind.page, name, kind.for_page(results))
-    return [docs / "results.md", *(docs / kind.page for kind in parts.values())]
+    pages = [docs / "results.md", *(docs / kind.page for kind in parts.values())]
+    if (docs / "explore.md").is_file():
+        fill(docs / "explore.md", "explore", measured_part(results))
+        pages.append(docs / "explore.md")
+    return pages

@@ -25,7 +25,11 @@ class Opening:
     """RUN SOURCE: a run folder, and a folder of images, data set by name, archive, table or list file.
     SOURCE alone with --encoder."""
     encoder: str | None = None
-    """In place of a run: "pixels", or what else needs no training."""
+    """In place of a run: "pixels", or an encoder with published weights, such as timm:resnet50 or hf:NAME."""
+    weights: Path | None = None
+    """File of the weights of --encoder, in place of its published ones."""
+    image_size: int = 224
+    """Side of the images that --encoder takes."""
     split: str = "train"
     """Split of the images, where they have splits."""
     data_root: Path | None = None
@@ -52,12 +56,13 @@ class Opening:
 
     def open(self, progress: Any, source: str | None = None, split: str | None = None) -> Collection:
         """Embed the images, or read what was embedded; another source or split may take their place."""
-        from kvicreg.explore import open_images
+        from kvicreg.explore import open_encoder, open_images
 
-        encoder, usual = self.encoder_and_source
+        name, usual = self.encoder_and_source
+        encoder = open_encoder(name, weights=self.weights, image_size=self.image_size, device=self.device)
         return open_images(
             encoder, source or usual, split=split or self.split, root=self.data_root, cache=self.cache,
-            batch_size=self.batch_size, workers=self.workers, device=self.device, progress=progress,
+            batch_size=self.batch_size, workers=self.workers, progress=progress,
         )  # fmt: skip
 
 
@@ -128,7 +133,7 @@ def duplicates(
     against_split: str | None = None,
     out: Path = Path("duplicates.csv"),
 ) -> str:
-    """List near duplicates as groups, or the images that another source has too.
+    """List near duplicates as groups, the most alike first, or the images that another source has too.
 
     Nothing is deleted: kvicreg collect copies or links what the list names.
 

@@ -63,13 +63,13 @@ def features_of(files: Embedding) -> Tensor:
 
 
 def duplicate_groups(images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True) -> list[list[int]]:
-    """Images that are connected by pairs with at least this cosine, the largest groups first."""
+    """Images that are connected by pairs with at least this cosine, the groups with the most alike pair first."""
     pairs, _ = duplicate_pairs(images, threshold, mirrored=mirrored)
     return group_pairs(pairs, len(images))
 
 
 def group_pairs(pairs: Tensor, count: int) -> list[list[int]]:
-    """The connected groups of two or more that pairs (m, 2) make among `count` images."""
+    """The connected groups that pairs (m, 2) make among `count` images, in the order of their first pairs."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -78,11 +78,10 @@ def group_pairs(pairs: Tensor, count: int) -> list[list[int]]:
     rows, columns = pairs.numpy().T
     edges = coo_matrix((np.ones(len(rows), dtype=np.uint8), (rows, columns)), shape=(count, count))
     _, component = connected_components(edges, directed=False)
-    members = np.unique(pairs.numpy())
-    groups: dict[int, list[int]] = {}
-    for member in members.tolist():
-        groups.setdefault(int(component[member]), []).append(member)
-    return sorted(groups.values(), key=lambda group: (-len(group), group))
+    groups: dict[int, set[int]] = {}
+    for one, other in zip(rows.tolist(), columns.tolist(), strict=True):
+        groups.setdefault(int(component[one]), set()).update((one, other))
+    return [sorted(group) for group in groups.values()]
 
 
 def leaks(images: Collection, others: Collection, threshold: float = THRESHOLD) -> list[Leak]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from kvicreg.measures.features import choose_device
 from kvicreg.models import PretrainedEncoder
+from kvicreg.models.encoder import ENCODERS, IMAGENET
 from kvicreg.runs import load_encoder
+from kvicreg.runs.encoder import describe_encoder
+from kvicreg.runs.settings import ModelOptions
+from kvicreg.runs.start import fill_with_start, start_normalization
 
 __all__ = ["PIXELS", "open_encoder", "weights_key"]
 
@@ -19,11 +25,15 @@ PIXELS = "pixels"
 _SIDE = 16
 
 
-def open_encoder(name: str | Path, *, device: str = "auto") -> PretrainedEncoder:
-    """A run's encoder, with its projector where the run has left one, or "pixels": the image itself, 16 x 16.
+def open_encoder(
+    name: str | Path, *, weights: str | Path | None = None, image_size: int = 224, device: str = "auto"
+) -> PretrainedEncoder:
+    """A run's encoder; "pixels", the image itself at 16 x 16; or an encoder by name with weights of others.
 
     Args:
-        name: a run folder, a file of its encoder, a checkpoint, or "pixels".
+        name: a run folder, a file of its encoder, a checkpoint, "pixels", or such as "timm:NAME" and "hf:NAME".
+        weights: file of the weights of an encoder by name; by default its published ones, which are downloaded.
+        image_size: side of the images that an encoder by name takes.
         device: cpu, cuda, or auto.
 
     Example:
@@ -31,13 +41,33 @@ def open_encoder(name: str | Path, *, device: str = "auto") -> PretrainedEncoder
         768
     """
     if str(name) == PIXELS:
-        width = 3 * _SIDE * _SIDE
-        description = {"feature_dim": width, "image_size": _SIDE, "mean": [0.5] * 3, "std": [0.25] * 3}
-        encoder = PretrainedEncoder(nn.Flatten(), None, {**description, "architecture": {"name": PIXELS}})
-        return encoder.to(choose_device(device)).eval()
-    if not Path(name).exists():
-        raise ValueError(f"encoder: {str(name)!r} is no run folder or checkpoint here, and not {PIXELS!r}")
-    return load_encoder(name, device=choose_device(device))
+        encoder = _pixels()
+    elif Path(name).exists():
+        encoder = load_encoder(name)
+    elif str(name).partition(":")[0] in ENCODERS.load():
+        encoder = _by_name(str(name), weights, image_size)
+    else:
+        names = ", ".join(sorted(ENCODERS.load()))
+        raise ValueError(
+            f"encoder: {str(name)!r} is no run folder or checkpoint here, not {PIXELS!r} and none of {names}"
+        )
+    return encoder.to(choose_device(device)).eval()
+
+
+def _pixels() -> PretrainedEncoder:
+    description = {"feature_dim": 3 * _SIDE * _SIDE, "image_size": _SIDE, "mean": [0.5] * 3, "std": [0.25] * 3}
+    return PretrainedEncoder(nn.Flatten(), None, {**description, "architecture": {"name": PIXELS}})
+
+
+def _by_name(name: str, weights: str | Path | None, image_size: int) -> PretrainedEncoder:
+    """An encoder of this or another library, filled with published weights or with those of a file."""
+    start: dict[str, Any] = {"pretrained": True} if weights is None else {"init": str(weights)}
+    model = ModelOptions.of(encoder=name, **start)
+    encoder = model.encoder.build(3, image_size, model.norm)
+    for sentence in fill_with_start(encoder, model):
+        logging.getLogger("kvicreg").info(sentence)
+    mean, std = start_normalization(model, 3) or IMAGENET
+    return PretrainedEncoder(encoder, None, describe_encoder(encoder, image_size, mean, std))
 
 
 def weights_key(encoder: PretrainedEncoder) -> str:

@@ -108,7 +108,7 @@ class Session:
 
     def _make_neighbours(self) -> None:
         self.pairs = duplicate_pairs(self.images, FLOOR, mirrored=False)
-        if stored_umap(self.images.folder) is None:
+        if stored_umap(self.images.folder) is None and not self.closed.is_set():
             self._umap = start_umap(self.images)  # beside the parts that follow
 
     def _make_outliers(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from experiments.__main__ import main
 from experiments.common import page as pages
 from experiments.common.experiment import load_all
+from experiments.explore_page import measured_part
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,6 +21,7 @@ def test_the_pages_are_up_to_date():
         if experiment.page:
             written = experiment.for_page(DOCS / "results").strip()
             assert pages.part_of(DOCS / experiment.page, name) == written, fix
+    assert pages.part_of(DOCS / "explore.md", "explore") == measured_part(DOCS / "results").strip(), fix
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="the package without its documents")

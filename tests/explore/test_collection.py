@@ -8,6 +8,10 @@ from photographs import draw
 from kvicreg.data import ArrayData, FileData
 from kvicreg.explore import embedding, open_encoder, open_images
 from kvicreg.measures import features
+from kvicreg.models import build_encoder
+from kvicreg.models.encoder import ENCODERS, IMAGENET
+from kvicreg.models.weights import save_weights
+from kvicreg.options import Values
 
 
 def count_embedded(monkeypatch):
@@ -122,8 +126,26 @@ def test_a_wrong_search_is_refused(images, wrong, message):
 
 
 def test_a_name_that_is_no_encoder_is_refused():
-    with pytest.raises(ValueError, match="'resnet18' is no run folder or checkpoint here, and not 'pixels'"):
-        open_encoder("resnet18")
+    with pytest.raises(ValueError, match="'rsenet' is no run folder or checkpoint here, not 'pixels' and none of hf, "):
+        open_encoder("rsenet")
+
+
+def test_an_encoder_by_name_has_published_weights_or_those_of_a_file(tmp_path, monkeypatch):
+    torch.manual_seed(1)
+    model = build_encoder("small-cnn", 3, 32)
+    monkeypatch.setattr(type(ENCODERS.read("small-cnn", Values({}))), "published", lambda options: model.state_dict())
+    save_weights(model, tmp_path / "weights.safetensors")
+    images = torch.randint(0, 255, (2, 3, 32, 32), dtype=torch.uint8)
+    inputs = (images / 255 - torch.tensor(IMAGENET.mean).view(3, 1, 1)) / torch.tensor(IMAGENET.std).view(3, 1, 1)
+    for weights in (None, tmp_path / "weights.safetensors"):
+        encoder = open_encoder("small-cnn", weights=weights, image_size=32, device="cpu")
+        with torch.no_grad():
+            torch.testing.assert_close(encoder(encoder.preprocess(images)), model.eval()(inputs))
+
+
+def test_an_encoder_without_weights_is_refused():
+    with pytest.raises(ValueError, match="small-cnn has no published weights"):
+        open_encoder("small-cnn", image_size=32)
 
 
 def test_pictures_are_small_files_of_the_right_image(images):

@@ -77,6 +77,13 @@ def test_pairs_are_in_order_and_a_lower_threshold_only_adds(planted):
     assert few < {tuple(pair) for pair in pairs.tolist()}
 
 
+def test_groups_with_the_most_alike_pair_come_first(planted):
+    names = [{planted.names[i] for i in group} for group in duplicate_groups(planted, 0.9)]
+    assert {"green/004.png", "green/copy.png"} in names[:2]
+    assert {"green/006.png", "green/mirror.png"} in names[:2]
+    assert names[2] == {"red <b>/005.png", "red <b>/again.jpg"}
+
+
 def test_no_duplicates_are_no_groups(images):
     assert duplicate_groups(images, 1.0) == []
     with pytest.raises(ValueError, match="threshold must be a cosine from -1 to 1, got 2"):

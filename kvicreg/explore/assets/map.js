@@ -119,7 +119,7 @@ export class ImageMap {
   marks(context) {
     context.strokeStyle = context.fillStyle = getComputedStyle(this.holder).color;
     const circle = (i, radius, line) => { context.lineWidth = line; context.beginPath(); context.arc(...this.screen(i), radius, 0, 7); context.stroke(); };
-    for (const i of this.ring) circle(i, 7, 1.5);
+    for (const i of this.ring) this.ring.size > 200 ? circle(i, 3.5, 1) : circle(i, 7, 1.5);
     if (this.chosen !== null) circle(this.chosen, 11, 3);
     if (this.hovered !== null) circle(this.hovered, 9, 2);
     if (this.lasso?.length) {
