@@ -16,7 +16,7 @@ from kvicreg.evaluation.evaluate import Options, evaluate
 from kvicreg.evaluation.labelled import shared_key, shifted_rows
 from kvicreg.evaluation.parts import parts_of
 from kvicreg.evaluation.probes import sgd_probe
-from kvicreg.evaluation.progress import Part, Progress
+from kvicreg.evaluation.progress import Part, Progress, on_screen
 from kvicreg.evaluation.robustness import PASSES
 from kvicreg.evaluation.session import Session
 from kvicreg.evaluation.subjects import subjects_of
@@ -128,3 +128,24 @@ def test_features_from_a_file_do_not_count_as_speed(monkeypatch):
     with progress.part("a"):
         pass
     assert progress.left == pytest.approx(before * 1000 / (10**6 + 1000))
+
+
+class Terminal(io.StringIO):
+    """A standard error that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_time_left(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "120")
+    with on_screen(runs=1) as progress:
+        progress.begin("one", {"probes: encoder": Part("map", 4)})
+        with progress.part("probes: encoder"):
+            progress.advance("probes: encoder", 2)
+    assert "probes: encoder" in screen.getvalue()
+    assert "about 60 seconds left" in screen.getvalue()
+    assert "━" in screen.getvalue()
