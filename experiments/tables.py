@@ -172,15 +172,19 @@ def first_of_each(y: np.ndarray, share: float, seed: int) -> np.ndarray:
 
 def as_markdown(rows: list[Row]) -> str:
     """Mean accuracy in percent of each table and method, and its standard deviation over the splits so far."""
+    tables = list(dict.fromkeys(row["table"] for row in rows))
     parts = []
     for labels in LABELS:
         lines = [f"| table | splits | width | {' | '.join(METHODS)} |", "|---" * (3 + len(METHODS)) + "|"]
-        for table in dict.fromkeys(row["table"] for row in rows):
-            cells = []
-            for method in METHODS:
-                here = [r for r in rows if (r["table"], r["method"], r["labels"]) == (table, method, labels)]
-                scores = 100 * np.array([row["accuracy"] for row in here])
-                cells.append(f"{scores.mean():.1f} ± {scores.std():.1f}")
-            lines.append(f"| {table} | {len(here)} | {here[0]['width']} | {' | '.join(cells)} |")
-        parts.append(f"Labels: {labels}.\n\n" + "\n".join(lines) + "\n")
+        above = dict.fromkeys(METHODS[:-1], 0)
+        for table in tables:
+            here = [row for row in rows if (row["table"], row["labels"]) == (table, labels)]
+            scores = {m: 100 * np.array([row["accuracy"] for row in here if row["method"] == m]) for m in METHODS}
+            cells = [f"{values.mean():.1f} ± {values.std():.1f}" for values in scores.values()]
+            lines.append(f"| {table} | {len(scores['PCA'])} | {here[-1]['width']} | {' | '.join(cells)} |")
+            above = {m: n + int(scores[METHODS[-1]].mean() > scores[m].mean()) for m, n in above.items()}
+        counts = ", ".join(f"{method} on {number}" for method, number in above.items())
+        share = f"With {labels} of the labels, {len(tables)} of {len(TABLES)} tables measured"
+        title = f"{share}: {METHODS[-1]} is above {counts}."
+        parts.append(f"{title}\n\n" + "\n".join(lines) + "\n")
     return "\n".join(parts)
