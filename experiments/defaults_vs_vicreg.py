@@ -111,7 +111,7 @@ def varied(job: Job, grid: str, value: int) -> dict[str, Any]:
     if grid != "images":
         return size_setting(grid, value)
     usual = job.settings()
-    epochs, images = usual.schedule.epochs, usual.data.images or 45_000
+    epochs, images = usual.schedule.total_epochs, usual.data.images or 45_000
     size = usual.schedule.batch_size_for(images)
     return {"images": value, "epochs": round(epochs * (images // size) / (value // size))}
 

@@ -211,7 +211,7 @@ class Experiment:
 
     def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
         """Train the run of a cell, unless that is done."""
-        settings, run = cell.settings.replace(out=str(folder)), RunFolder(folder)
+        settings, run = cell.settings.usual().replace(out=str(folder)), RunFolder(folder)
         same = run.exists and settings.agrees_with(run.settings)
         if not same or not has_encoder(folder):
             resume = same and run.checkpoint("last").is_file()

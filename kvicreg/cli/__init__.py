@@ -13,6 +13,7 @@ from typing import Any
 
 from kvicreg.cli.commands import COMMANDS, load, summary
 from kvicreg.cli.errors import UsageError, command_line, is_first_process, tell
+from kvicreg.cli.process import set_up
 
 __all__ = ["COMMANDS", "main"]
 
@@ -32,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if len(argv) == 2 and argv[1] in ("-h", "--help") and any(c.startswith(f"{argv[0]} ") for c in COMMANDS):
         print(overview(argv[0]))
         return 0
-    # Eigensolves run side by side, and a thread of OpenMP's that waits for work keeps a core from them: let it wait
-    # for a fraction of a millisecond instead of several. Read when torch is loaded, which is later.
-    os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+    set_up()
     name = "kvicreg"
     try:
         name, words = find(argv)

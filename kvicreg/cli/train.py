@@ -10,12 +10,13 @@ from kvicreg.cli.flags import help_page, parse_flags, value_of
 from kvicreg.options import Options, option
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.runs.config import dump_settings, load_settings
+from kvicreg.runs.durations import minutes
 
 __all__ = ["train"]
 
 COMMON = (
-    "data", "image_size", "views", "method", "kernel", "encoder", "init", "epochs", "batch_size", "optimizer",
-    "learning_rate", "seed", "precision", "devices", "out", "config", "resume", "overwrite", "dry_run",
+    "data", "image_size", "views", "method", "kernel", "encoder", "init", "time", "epochs", "batch_size",
+    "optimizer", "learning_rate", "seed", "devices", "out", "config", "resume", "overwrite", "dry_run",
 )  # fmt: skip
 
 
@@ -28,7 +29,15 @@ class StartOptions(Options):
         None, "Run folder to continue from its last checkpoint, exactly; with --epochs, longer than it was to be."
     )
     overwrite: bool = option(False, "Replace the run folder if it exists.")
-    dry_run: bool = option(False, "Print the resolved settings and an estimate of time and memory, and stop.")
+    dry_run: bool = option(False, "Print the resolved settings, the time and the memory, from small steps, and stop.")
+    time: str | None = option(
+        None, "Train for about this long, such as 30m or 2h: fits the epochs to it; by default 15m, or 1h on a GPU."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.time is not None:
+            minutes(self.time)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +52,8 @@ def train(argv: list[str]) -> str:
     """Pretrain an encoder without labels, and leave a run folder.
 
     Examples:
-        kvicreg train --data mnist --kernel laplacian --epochs 20 --out runs/first
-        kvicreg train --data photos/ --encoder resnet18 --image-size 64 --out runs/photos
+        kvicreg train --data photos/
+        kvicreg train --data photos/ --encoder resnet18 --image-size 64 --time 30m --out runs/photos
         kvicreg train --config paper-cifar10-rq --epochs 100
         kvicreg train --resume runs/first --epochs 50
     """
@@ -56,22 +65,21 @@ def train(argv: list[str]) -> str:
     else:
         base = Settings() if recipe is None else load_settings(recipe)
     given = parse_flags(TrainOptions, argv, base.given())
-    start = StartOptions(
-        **{name: given.pop(name) for name in ("config", "resume", "overwrite", "dry_run") if name in given}
-    )
     with usage_errors():
+        start = StartOptions(**{name: given.pop(name) for name in StartOptions().flat() if name in given})
         settings = base.replace(**given) if start.resume is None else _continued(start, given)
     if start.dry_run:
-        from kvicreg.training.estimate import estimate
+        from kvicreg.training.build import resolve
+        from kvicreg.training.plan import plan
 
-        settings, cost = estimate(settings)
-        print(dump_settings(settings), end="")
-        return f"{cost} Nothing was written."
+        planned = plan(settings, time=start.time)
+        print(dump_settings(resolve(planned.settings, planned.data, planned.views)), end="")
+        return " ".join([*planned.lines, "Nothing was written."])
     if is_first_process():
         print("Starting PyTorch and Lightning ...", flush=True)
     from kvicreg.training.run import train as run
 
-    folder: Path = run(settings, resume=start.resume is not None, overwrite=start.overwrite)
+    folder: Path = run(settings, time=start.time, resume=start.resume is not None, overwrite=start.overwrite)
     if not RunFolder(folder).is_finished:
         return f"Run folder: {folder} (metrics, checkpoints). Next: kvicreg train --resume {folder}"
     return f"Run folder: {folder} (encoder, metrics, checkpoints). Next: kvicreg evaluate {folder}"

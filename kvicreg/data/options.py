@@ -55,7 +55,9 @@ class DataOptions(Options):
         1000, "Megabytes of decoded images that each process keeps, so that files are decoded once.", at_least=0
     )
     cache_folder: str | None = option(None, "Folder on disk to keep decoded images in, instead of memory.")
-    workers: int = option(2, "Processes that decode image files; data in memory needs none.", at_least=0)
+    workers: int | None = option(
+        None, "Processes that decode image files, by default up to 4; data in memory needs none.", at_least=0
+    )
 
     @property
     def short_name(self) -> str:

@@ -26,7 +26,7 @@ def parts_of(session: Session) -> dict[str, Part]:
         if not subject.is_shared or shared_key(session, subject) not in session.shared:
             parts |= _parts(session, subject)
     if options.supervised:
-        parts["supervised control"] = Part("training", session.run.settings.schedule.epochs * train)
+        parts["supervised control"] = Part("training", session.run.settings.schedule.total_epochs * train)
     return parts
 
 

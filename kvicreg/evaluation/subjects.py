@@ -67,7 +67,7 @@ def subjects_of(session: Session) -> list[Subject]:
         embeddings = partial(run.encoder, projector=True, device=session.device)
         subjects.append(Subject("projector", embeddings, (run.encoder_hash,)))
     if options.supervised:
-        length = run.settings.schedule.epochs
+        length = run.settings.schedule.total_epochs
         subjects.append(Subject("supervised", partial(_supervised, session), (length, run.encoder_hash, options.seed)))
     return subjects
 
@@ -81,7 +81,7 @@ def features_of(session: Session, subject: Subject) -> Features:
 def _supervised(session: Session) -> nn.Module:
     """The same architecture trained with labels from scratch, for as many epochs as the run."""
     run, seed = session.run, session.options.seed
-    epochs, images = run.settings.schedule.epochs, len(session.data.train)
+    epochs, images = run.settings.schedule.total_epochs, len(session.data.train)
     with session.timed("supervised control"):
         encoder, _ = train_with_labels(
             random_encoder(session.encoder, seed=seed),

@@ -121,13 +121,16 @@ def fingerprint(data: ImageData) -> str:
     return digest.hexdigest()[:16]
 
 
-def recorded_source(data: ImageData, options: DataOptions) -> str:
-    """What a config says of the images: the source that the settings load them from, or that they are from Python."""
+def is_loaded_by(options: DataOptions, data: ImageData) -> bool:
+    """Whether these settings load these very images, in this or another size."""
     elsewhere: dict[str, Any] = {"root": None, "image_size": None, "channels": None, "workers": 0}
     elsewhere |= {"cache_mb": 0, "cache_folder": None}
-    if data.loaded_by is not None and replace(data.loaded_by, **elsewhere) == replace(options, **elsewhere):
-        return options.source
-    return given_source(data, fingerprint(data))
+    return data.loaded_by is not None and replace(data.loaded_by, **elsewhere) == replace(options, **elsewhere)
+
+
+def recorded_source(data: ImageData, options: DataOptions) -> str:
+    """What a config says of the images: the source that the settings load them from, or that they are from Python."""
+    return options.source if is_loaded_by(options, data) else given_source(data, fingerprint(data))
 
 
 class FeatureCache:

@@ -11,7 +11,7 @@ from kvicreg.models.encoder import EncoderOptions
 from kvicreg.models.norm import norm2d, scaled
 from kvicreg.options import option
 
-__all__ = ["SmallCNN", "SmallCNNOptions"]
+__all__ = ["AutoOptions", "SmallCNN", "SmallCNNOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,17 @@ class SmallCNNOptions(EncoderOptions, name="small-cnn"):
                 f"{image_size}: enlarge them with image_size={needed} (--image-size {needed})"
             )
         return SmallCNN(in_channels, self.width, self.pool, norm, self.early_pool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoOptions(SmallCNNOptions, name="auto"):
+    """An encoder that is left open: the small CNN, or for larger images of one's own what `training.plan` chooses.
+
+    Settings of the small CNN that are given make it one.
+    """
+
+    def resolved(self, image_size: int) -> EncoderOptions:
+        return SmallCNNOptions(**self.flat())
 
 
 class SmallCNN(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor, nn
 
@@ -45,7 +45,7 @@ class EncoderOptions(Options):
         """A module with `.feature_dim` that maps images ``(b, in_channels, image_size, image_size)`` to features."""
         raise NotImplementedError
 
-    def resolved(self, image_size: int) -> Self:
+    def resolved(self, image_size: int) -> EncoderOptions:
         """The settings with everything chosen that the size of the images decides."""
         return self
 
@@ -68,7 +68,7 @@ class EncoderOptions(Options):
         """The encoder, carrying the description from which `build_encoder` makes it again."""
         options = self.resolved(image_size)
         encoder = options.make(in_channels, image_size, norm)
-        images = {"name": self.choice, "in_channels": in_channels, "image_size": image_size, "norm": norm}
+        images = {"name": options.choice, "in_channels": in_channels, "image_size": image_size, "norm": norm}
         cast(Any, encoder).description = {**images, **options.flat()}
         return encoder
 

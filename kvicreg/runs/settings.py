@@ -11,6 +11,7 @@ from kvicreg.data.given import given_name
 from kvicreg.data.options import DataOptions
 from kvicreg.data.presets import ViewOptions
 from kvicreg.methods import METHODS, MethodOptions
+from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.encoder import ENCODERS, EncoderOptions
 from kvicreg.models.given import GivenEncoder
 from kvicreg.models.projector import ProjectorOptions
@@ -39,7 +40,7 @@ class ModelOptions(Options):
     """Encoder and projector."""
 
     encoder: EncoderOptions = choice(
-        "small-cnn", ENCODERS, "Encoder: small-cnn, resnet18, timm:NAME, hf:NAME, my_module:build, ..."
+        "auto", ENCODERS, "Encoder: small-cnn, resnet18, timm:NAME, hf:NAME, my_module:build, ..."
     )
     norm: Literal["batch", "group"] = option("batch", "Normalization; group uses no statistics of the batch.")
     projector: ProjectorOptions = field(default_factory=ProjectorOptions)
@@ -82,12 +83,12 @@ class ModelOptions(Options):
 class ScheduleOptions(Options):
     """Length of training, batches and the course of the learning rate."""
 
-    epochs: int = option(20, "Passes over the images.", above=0)
+    epochs: int | None = option(None, "Passes over the images; by default 20, or as many as fit into --time.", above=0)
     max_steps: int | None = option(
         None, "Stop after this many optimizer steps, even within an epoch; the schedule spans all epochs.", above=0
     )
     time_limit: str | None = option(
-        None, "Save and stop after this long, such as 30m or 2h; --resume goes on, with the same limit again."
+        None, "Save and stop after this long, such as 30m or 2h, done or not; --resume goes on."
     )
     batch_size: int | None = option(
         None, "Images per batch, over all processes; by default 512, or a quarter of the images if less.", at_least=2
@@ -106,12 +107,17 @@ class ScheduleOptions(Options):
         if self.time_limit is not None:
             minutes(self.time_limit, "time_limit")
 
-    def batch_size_for(self, images: int, processes: int = 1) -> int:
+    @property
+    def total_epochs(self) -> int:
+        """The passes over the images; where they are left open, as many as for data sets known by name."""
+        return self.epochs or 20
+
+    def batch_size_for(self, images: int, processes: int = 1, most: int = 512) -> int:
         """The batch size; where it is left open, by the number of images, and a multiple of 8 and of the processes."""
         if self.batch_size is not None:
             return self.batch_size
         unit = math.lcm(8, processes)
-        return max(unit, min(512, images // 4) // unit * unit)
+        return max(unit, min(most, images // 4) // unit * unit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,8 +125,8 @@ class EngineOptions(Options):
     """Seed, arithmetic and machines."""
 
     seed: int = option(0, "Seed of the weights, the order of the data and the views.", at_least=0, at_most=2**31 - 1)
-    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] = option(
-        "32-true", "Arithmetic of the encoder; auto is bf16-mixed where that is fast."
+    precision: Literal["32-true", "bf16-mixed", "16-mixed", "64-true", "auto"] | None = option(
+        None, "Arithmetic of the encoder; auto, as for images of one's own, is bf16-mixed where that is fast."
     )
     accelerator: str = option("auto", "cpu, gpu, ... as Lightning names them.")
     devices: int = option(1, "Devices (processes) per node.", above=0)
@@ -198,19 +204,25 @@ class Settings(Options):
         What these leave open may be anything there; where the run and its data lie does not matter, and what was given
         from Python is no matter of settings.
         """
-        elsewhere = {"out", "data_root", *(["precision"] if self.engine.precision == "auto" else [])}
+        elsewhere = {"out", "data_root"}
         if given_name(other.data.source) is not None:
             elsewhere.add("data")
         if isinstance(other.model.encoder, GivenEncoder):
             elsewhere |= {"encoder", *self.model.encoder.flat()}
-        encoder, image_size = self.model.encoder, other.data.image_size
-        mine = replace(
-            self.resolved_method(getattr(other.method, "classes", None)),
-            model=replace(self.model, encoder=encoder if image_size is None else encoder.resolved(image_size)),
-        ).flat()
-        theirs = other.flat()
-        different = {name: v for name, v in mine.items() if v is not None and v != theirs.get(name)}
+        if isinstance(self.model.encoder, AutoOptions) and not self.model.encoder.given():
+            elsewhere |= {*self.model.encoder.flat()}
+        mine, theirs = self.resolved_method(getattr(other.method, "classes", None)).flat(), other.flat()
+        different = {name: v for name, v in mine.items() if v not in (None, "auto") and v != theirs.get(name)}
         return {name: value for name, value in different.items() if name not in elsewhere}
+
+    def usual(self) -> Settings:
+        """These settings with what they leave open as it is for data sets known by name."""
+        open_ones: dict[str, Any] = {"epochs": self.schedule.total_epochs, "precision": "32-true", "workers": 2}
+        flat = self.flat()
+        filled = self.replace(**{name: value for name, value in open_ones.items() if flat[name] is None})
+        if not isinstance(self.model.encoder, AutoOptions):
+            return filled
+        return filled.replace(encoder="small-cnn")
 
     def resolved_method(self, classes: int | None = None) -> Settings:
         """These settings with the method's own defaults written out."""

@@ -55,8 +55,8 @@ def select(
         quiet: show no table of the candidates.
         say: is given each line for the user.
     """
-    data = settings.data.load() if data is None else data
-    return _take_part(start_study(folder, settings, options, data), data, quiet, say)
+    study = start_study(folder, settings, options, data, say)
+    return _take_part(study, study.settings.data.load() if data is None else data, quiet, say)
 
 
 def resume(

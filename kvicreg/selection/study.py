@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,12 @@ from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder, Settings, load_settings
 from kvicreg.runs.config import dump_settings
 from kvicreg.runs.durations import minutes
+from kvicreg.selection import halving
 from kvicreg.selection.advice import read_evidence
 from kvicreg.selection.candidates import Candidate, check_candidates, read_candidates
-from kvicreg.selection.halving import Rung, plan, sizes
 from kvicreg.selection.options import SelectOptions, steps
 from kvicreg.storage import read_yaml, write_atomically
-from kvicreg.training.estimate import timed
+from kvicreg.training.plan import plan
 
 __all__ = ["Study", "open_study", "start_study", "write_ranking"]
 
@@ -41,7 +42,7 @@ class Study:
     folder: Path
     settings: Settings
     candidates: list[Candidate]
-    rungs: list[Rung]
+    rungs: list[halving.Rung]
     criterion: str
     full: bool
 
@@ -69,9 +70,13 @@ class Study:
 
 
 def start_study(
-    folder: Path, settings: Settings, options: SelectOptions | None = None, data: ImageData | None = None
+    folder: Path,
+    settings: Settings,
+    options: SelectOptions | None = None,
+    data: ImageData | None = None,
+    say: Callable[[str], None] = print,
 ) -> Study:
-    """Write down what a new study is, so that any process can take part in it."""
+    """Write down what a new study is, so that any process can take part in it; what is left open is chosen for all."""
     options = options or SelectOptions()
     if (folder / STUDY).exists():
         raise FileExistsError(f"{folder} exists. Continue or join it with --resume {folder}, or choose another --out")
@@ -79,17 +84,19 @@ def start_study(
     settings = settings.replace(out=None)
     check_candidates(candidates, settings)
     settings = settings.replace(probe_images=0)
-    data = settings.data.load() if data is None else data
+    settings, data, _, cost, lines = plan(settings, data)
+    for line in lines:
+        say(line)
     settings = settings.replace(data=recorded_source(data, settings.data))
-    budget = steps(options.budget)
+    size, budget = settings.schedule.batch_size_for(len(data)), steps(options.budget)
     if options.time is not None:
-        budget = _affordable_steps(minutes(options.time), settings, data, len(candidates))
-    full_run = settings.schedule.epochs * (len(data) // settings.schedule.batch_size_for(len(data)))
+        budget = _affordable_steps(minutes(options.time), cost.seconds(size), size, len(candidates))
+    full_run = settings.schedule.total_epochs * (len(data) // size)
     content = {
         "criterion": options.criterion or read_evidence()["criterion"],
         "full": options.full,
         "budget": options.time or budget,
-        "rungs": [asdict(rung) for rung in plan(len(candidates), budget, full_run)],
+        "rungs": [asdict(rung) for rung in halving.plan(len(candidates), budget, full_run)],
         "candidates": {candidate.name: candidate.settings for candidate in candidates},
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,7 +113,7 @@ def open_study(folder: Path) -> Study:
     content = read_yaml(path)
     try:
         candidates = [Candidate(name, dict(settings)) for name, settings in content["candidates"].items()]
-        rungs = [Rung(**rung) for rung in content["rungs"]]
+        rungs = [halving.Rung(**rung) for rung in content["rungs"]]
         criterion, full = str(content["criterion"]), bool(content["full"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(f"{path} is damaged; start the study anew in another folder") from error
@@ -121,11 +128,9 @@ def write_ranking(study: Study, ranking: dict[str, Any]) -> None:
         study.run(ranking["winner"]).write_selection(plain)
 
 
-def _affordable_steps(available: float, settings: Settings, data: ImageData, candidates: int) -> int:
+def _affordable_steps(available: float, seconds: float, batch_size: int, candidates: int) -> int:
     """Steps that fit into the available minutes, measurements taken off; timed, so not the same on every machine."""
-    timing = timed(settings, data=data)
-    seconds = timing.seconds
-    measurements = sum(sizes(candidates)) * (2.0 + 5000 / timing.batch_size * seconds / 3)
+    measurements = sum(halving.sizes(candidates)) * (2.0 + 5000 / batch_size * seconds / 3)
     return max(1, int((60 * available - measurements) / (1.1 * seconds)))
 
 

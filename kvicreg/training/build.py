@@ -20,7 +20,7 @@ from kvicreg.runs import Settings
 from kvicreg.runs.settings import numbers_of
 from kvicreg.runs.start import fill_with_start, start_normalization
 
-__all__ = ["build_groups", "build_method", "build_views", "learning_rates", "resolve"]
+__all__ = ["build_groups", "build_method", "build_views", "check_count", "learning_rates", "resolve"]
 
 
 FEWEST = 16
@@ -54,16 +54,8 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
 
     Images that the settings do not load, and an encoder that they do not build, are recorded as given from Python.
     """
-    if settings.schedule.batch_size is None and len(data) < FEWEST:
-        raise ValueError(
-            f"{len(data)} images are too few: training needs at least {FEWEST}, and does well with thousands"
-        )
-    batch_size = settings.schedule.batch_size_for(len(data), settings.engine.devices * settings.engine.nodes)
-    if len(data) < batch_size:
-        raise ValueError(
-            f"batch_size {batch_size} is more than the {len(data)} images of {data.name!r}; "
-            f"pass a smaller one, such as --batch-size {max(2, 2 ** (len(data).bit_length() - 2))}"
-        )
+    settings = settings.usual()
+    batch_size = check_count(settings, data)
     channels, image_size = data.shape[:2]
     deep = data.intensity if data.loaded_by is not None else None  # of images from Python no setting tells the range
     classes = None if data.labels is None else int(data.labels.max()) + 1
@@ -83,10 +75,25 @@ def resolve(settings: Settings, data: ImageData, views: Views, encoder: nn.Modul
     )
 
 
+def check_count(settings: Settings, data: ImageData) -> int:
+    """The batch size, for which there must be images enough."""
+    if settings.schedule.batch_size is None and len(data) < FEWEST:
+        raise ValueError(
+            f"{len(data)} images are too few: training needs at least {FEWEST}, and does well with thousands"
+        )
+    batch_size = settings.schedule.batch_size_for(len(data), settings.engine.devices * settings.engine.nodes)
+    if len(data) < batch_size:
+        raise ValueError(
+            f"batch_size {batch_size} is more than the {len(data)} images of {data.name!r}; "
+            f"pass a smaller one, such as --batch-size {max(2, 2 ** (len(data).bit_length() - 2))}"
+        )
+    return batch_size
+
+
 def _precision(settings: Settings) -> str:
     """The arithmetic asked for; for auto, bfloat16 where a processor has instructions for it, else it is slow."""
-    if settings.engine.precision != "auto":
-        return settings.engine.precision
+    if settings.engine.precision not in (None, "auto"):
+        return str(settings.engine.precision)
     if torch.cuda.is_available() and settings.engine.accelerator != "cpu":
         is_fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:

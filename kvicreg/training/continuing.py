@@ -29,6 +29,7 @@ REASONS = {
     "config": "the run has a config of its own",
     "overwrite": "it would delete what is to go on",
     "dry_run": "the run is under way",
+    "time": "the run has its epochs; --epochs makes it longer, and --time-limit stops it in between",
 }
 
 
@@ -66,13 +67,13 @@ def go_on(run: RunFolder, module: SelfSupervised) -> list[str]:
     schedule, per_epoch, last = module.settings.schedule, module.batches_per_epoch, run.checkpoint("last")
     saved = AtomicCheckpointIO().load_checkpoint(last) if last.is_file() else {"batches_done": 0, "global_step": 0}
     epoch, batch = divmod(int(saved["batches_done"]), per_epoch)
-    if schedule.epochs < epoch + (batch > 0):
+    if schedule.total_epochs < epoch + (batch > 0):
         done = f"{epoch + (batch > 0)} that are done or begun in {run.path}"
-        raise ValueError(f"epochs {schedule.epochs} is less than the {done}")
+        raise ValueError(f"epochs {schedule.total_epochs} is less than the {done}")
     lines = _change(run, module.settings)
     if not last.is_file():
         lines.append(f"{run.path} has no checkpoint yet: it starts from the beginning.")
-    elif epoch == schedule.epochs or saved["global_step"] >= (schedule.max_steps or math.inf):
+    elif epoch == schedule.total_epochs or saved["global_step"] >= (schedule.max_steps or math.inf):
         lines.append(f"{run.path} is finished; --epochs or --max-steps makes it longer.")
     else:
         lines.append(f"Goes on at epoch {epoch + 1}, batch {batch + 1} of {per_epoch}.")

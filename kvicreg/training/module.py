@@ -140,7 +140,7 @@ class SelfSupervised(pl.LightningModule):
         per_epoch = -(-self.trainer.num_training_batches // schedule.accumulate)
         return learning_rate(
             self.global_step,
-            total=schedule.epochs * int(per_epoch),
+            total=schedule.total_epochs * int(per_epoch),
             warmup=schedule.warmup_epochs * per_epoch,
             peak=self.settings.optimizer.learning_rate,
             final=schedule.final_learning_rate,
@@ -224,7 +224,7 @@ class _Batches:
             start=start,
             rank=module.trainer.global_rank,
             world_size=module.trainer.world_size,
-            workers=settings.data.workers,
+            workers=settings.data.workers or 0,
         )
 
     # Lightning asks a loader that can be resumed for its state; ours has none beside `batches_done`

@@ -46,14 +46,14 @@ class ProgressLines(pl.Callback):
                 refresh_per_second=2,
                 transient=True,
             )
-            total = module.settings.schedule.epochs * module.batches_per_epoch
+            total = module.settings.schedule.total_epochs * module.batches_per_epoch
             self.task = self.bar.add_task("", total=total, completed=module.batches_done, epoch="", state="")
             self.bar.start()
 
     def on_train_batch_end(self, trainer: pl.Trainer, module: Any, *_: Any) -> None:
         if self.bar is not None:
             done = module.batches_done
-            epoch = f"{1 + (done - 1) // module.batches_per_epoch}/{module.settings.schedule.epochs}"
+            epoch = f"{1 + (done - 1) // module.batches_per_epoch}/{module.settings.schedule.total_epochs}"
             self.bar.update(self.task, completed=done, epoch=epoch, state=abridge(self.record.live))
         elif trainer.is_global_zero and not self.console.is_terminal:
             is_first = module.batches_done == self.start + 1
@@ -64,15 +64,17 @@ class ProgressLines(pl.Callback):
     def _line(self, trainer: pl.Trainer, module: Any) -> str:
         """Step of steps, terms, speed and the time left."""
         done, schedule = module.batches_done, module.settings.schedule
-        epoch = f"(epoch {1 + (done - 1) // module.batches_per_epoch} of {schedule.epochs})"
+        epoch = f"(epoch {1 + (done - 1) // module.batches_per_epoch} of {schedule.total_epochs})"
         seconds = (time.monotonic() - self.started_at) / (done - self.start)
-        batches = min(schedule.epochs * module.batches_per_epoch, (schedule.max_steps or 10**12) * schedule.accumulate)
+        batches = min(
+            schedule.total_epochs * module.batches_per_epoch, (schedule.max_steps or 10**12) * schedule.accumulate
+        )
         left = in_words(seconds * max(0, batches - done))
         return f"{self._step(trainer, module, trainer.global_step)} {epoch}  {describe(self.record.live)}  {left} left"
 
     def _step(self, trainer: pl.Trainer, module: Any, step: int) -> str:
         schedule = module.settings.schedule
-        steps = schedule.epochs * -(-module.batches_per_epoch // schedule.accumulate)
+        steps = schedule.total_epochs * -(-module.batches_per_epoch // schedule.accumulate)
         return f"step {step} of {min(steps, schedule.max_steps or steps)}"
 
     def _break_silence(self) -> None:
@@ -92,7 +94,7 @@ class ProgressLines(pl.Callback):
         if not trainer.is_global_zero:
             return
         row = self.record.rows[-1]
-        line = f"epoch {row['epoch']:>3}/{module.settings.schedule.epochs}  {describe(row)}"
+        line = f"epoch {row['epoch']:>3}/{module.settings.schedule.total_epochs}  {describe(row)}"
         if row["probe_accuracy"] == row["probe_accuracy"]:
             line += f"  probe {row['probe_accuracy']:.1%}  k-NN {row['knn_accuracy']:.1%}"
         self._print(line)

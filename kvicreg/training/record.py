@@ -85,7 +85,7 @@ class Record(pl.Callback):
         epoch = -(-module.batches_done // module.batches_per_epoch)
         now = self.fixed.spectrum(module.method, module.device)
         self.first = self.first or now
-        due = epoch % self.probe_every == 0 or epoch == module.settings.schedule.epochs
+        due = epoch % self.probe_every == 0 or epoch == module.settings.schedule.total_epochs
         probe = self.fixed.accuracies(module.method) if due else None
         kernel = kernel_of(module.method)
         bounded = kernel is not None and math.isfinite(kernel.bound)

@@ -32,6 +32,7 @@ from kvicreg.training.guard import StepGuard
 from kvicreg.training.loggers import build_loggers
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
+from kvicreg.training.plan import plan
 from kvicreg.training.progress import ProgressLines
 from kvicreg.training.record import Record
 from kvicreg.training.stopping import Stopping
@@ -42,6 +43,7 @@ def train(
     *,
     encoder: nn.Module | None = None,
     data: ImageData | None = None,
+    time: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = False,
@@ -53,6 +55,8 @@ def train(
         settings: what to train on what, and how.
         encoder: a module of your own, with `.feature_dim`, in place of the settings'; the config has its name alone.
         data: images of your own, in place of the settings'; the config has their name, number, shape and fingerprint.
+        time: how long to train, such as "30m": the epochs follow from a few timed steps. Without it and `epochs`,
+            images of one's own are trained on for as long as `training.plan.TIME` says.
         resume: continue the run in the settings' folder from its last checkpoint, to the same weights bit for bit. The
             settings may differ from the run's in `training.continuing.MAY_CHANGE`; what they leave open stays.
         overwrite: replace the folder if it exists.
@@ -69,8 +73,12 @@ def train(
     # images, and the views that show the network what should not matter
     if data is None:
         console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
-        data = settings.data.load()
-    views = build_views(settings, data)
+    if resume:
+        data = settings.data.load() if data is None else data
+        views = build_views(settings, data)
+    else:  # what is left open must fit the images and the machine
+        settings, data, views, _, lines = plan(settings, data, encoder=encoder, time=time)
+        console.print("\n".join(lines), highlight=False, soft_wrap=True)
     settings = resolve(settings, data, views, encoder)
     if resume:
         check_given(run.settings, settings)
@@ -151,7 +159,7 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
     engine, schedule = settings.engine, settings.schedule
     try:
         return pl.Trainer(
-            max_epochs=schedule.epochs,
+            max_epochs=schedule.total_epochs,
             accelerator=engine.accelerator,
             devices=engine.devices,
             num_nodes=engine.nodes,
@@ -185,7 +193,7 @@ def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Me
         f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
         f"{settings.model.encoder.choice}, {encoder:,} parameters, features of width {feature_dim(method.encoder):,} "
         f"(projector: {projector:,} more); "
-        f"{schedule.epochs} epochs of batches of {size}."
+        f"{schedule.total_epochs} epochs of batches of {size}."
     ]
     if len(data) < FEW:
         lines.append(

@@ -97,12 +97,12 @@ class Stopping(pl.Callback):
 
     def _stopped(self, trainer: pl.Trainer, module: Any, saved: str) -> Stopped:
         epoch = -(-module.batches_done // module.batches_per_epoch)
-        where = f"epoch {epoch} of {module.settings.schedule.epochs}, step {trainer.global_step}"
+        where = f"epoch {epoch} of {module.settings.schedule.total_epochs}, step {trainer.global_step}"
         return Stopped(f"Stopped by {self.reason} at {where}; {saved}.", in_time=self.reason not in SIGNALS.values())
 
 
 def _is_last_step(trainer: pl.Trainer, module: Any) -> bool:
     """Whether the training is over anyway."""
     schedule = module.settings.schedule
-    is_last_batch = module.batches_done >= schedule.epochs * module.batches_per_epoch
+    is_last_batch = module.batches_done >= schedule.total_epochs * module.batches_per_epoch
     return is_last_batch or (schedule.max_steps is not None and trainer.global_step >= schedule.max_steps)

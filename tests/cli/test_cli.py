@@ -159,7 +159,7 @@ def test_a_mistake_of_ours_shows_its_traceback(capsys, monkeypatch):
     def broken(*_, **__):
         return len(3)
 
-    monkeypatch.setattr("kvicreg.training.estimate.estimate", broken)
+    monkeypatch.setattr("kvicreg.training.plan.plan", broken)
     assert main(["train", "--dry-run"]) == 1
     said = capsys.readouterr().err
     assert "Traceback" in said
@@ -174,7 +174,7 @@ def test_dry_run_prints_the_resolved_config_and_an_estimate_and_writes_nothing(t
     assert code == 0
     assert "kernel: rq" in said
     assert "image_size: 28" in said
-    assert "GB of main memory" in said
+    assert "GB of memory" in said
     assert not (tmp_path / "r").exists()
 
 

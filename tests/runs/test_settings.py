@@ -19,8 +19,8 @@ from kvicreg.options import Options, readers
 from kvicreg.runs import Settings, load_settings
 from kvicreg.runs.config import dump_settings, recipes
 from kvicreg.training import train
-from kvicreg.training.estimate import estimate
 from kvicreg.training.faults import strategy_of
+from kvicreg.training.plan import plan
 
 EVERY_SETTING = readers(Settings)
 CHOICES = {
@@ -121,7 +121,7 @@ def test_changing_the_method_drops_what_only_the_former_one_read_and_keeps_the_r
 
 @pytest.fixture(scope="module")
 def read_settings(tmp_path_factory) -> set[str]:
-    """The settings that the package looks at while runs of every choice are built, estimated and trained."""
+    """The settings that the package looks at while runs of every choice are built, planned and trained."""
     read: set[str] = set()
     package = str(Path(kvicreg.__file__).parent)
 
@@ -144,7 +144,7 @@ def read_settings(tmp_path_factory) -> set[str]:
     flags = {name: field for cls in _options(Settings) for field, name in _flags(cls)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Options, "__getattribute__", spy)
-        estimate(small.replace(local_crops=1))
+        plan(small.replace(local_crops=1))
         train(small, quiet=True)
         for kind, member in MEMBERS:
             settings = small.replace(**{kind: member})
