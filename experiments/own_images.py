@@ -122,8 +122,6 @@ class OwnImages(_OwnImages, name="own-images"):
         python -m experiments own-images --weights efficientnet-lite0-57934424.pth
     """
 
-    page = "own-images"
-
     def cells(self, job: Job) -> list[Cell]:
         start = self.start(job)
         rates = chosen_rates(job.out / f"{OwnImagesRates.name}.json")
@@ -138,10 +136,6 @@ class OwnImages(_OwnImages, name="own-images"):
 
     def table(self, result: Result) -> str:
         return _table(result)
-
-    @classmethod
-    def for_page(cls, results: Path) -> str:
-        return (results / f"{cls.name}.md").read_text()
 
 
 def chosen_rates(path: Path) -> dict[tuple[str, str], float]:

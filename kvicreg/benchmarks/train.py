@@ -1,7 +1,8 @@
 """What a training step costs beyond the network, and how fast we train beside a loop of kornia and its peers.
 
-Three loops take turns, step by step, in one process: `kvicreg` is our whole training (Lightning, batches, views, loss,
+Loops take turns, step by step, in one process: `kvicreg` is our whole training (Lightning, batches, views, loss,
 optimizer, record); `network` is forward, backward and optimizer of the same encoder and projector on ready tensors;
+`loss` is the loss alone, forward and backward, on ready embeddings;
 `peer` is a plain loop of kornia's views and VICReg in its published form around the same network.
 """
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from kvicreg.benchmarks.peers import published_vicreg
 from kvicreg.benchmarks.views import kornia_views
 from kvicreg.data import ArrayData, view_config
+from kvicreg.losses import KernelVICRegLoss
 from kvicreg.runs import Settings
 from kvicreg.training.build import build_method
 from kvicreg.training.run import train
@@ -33,38 +35,34 @@ CASES: dict[str, dict[str, Any]] = {
         "encoder": "resnet18", "width": 0.25, "channels": 3, "image_size": 32, "views": "small"
     },
 }  # fmt: skip
+LARGE: dict[str, dict[str, Any]] = {
+    "ResNet-50 64x64": {
+        "encoder": "resnet50", "stem": "imagenet", "channels": 3, "image_size": 64, "views": "small"
+    },
+    "ViT-S/16 64x64": {
+        "encoder": "hf:vit", "model_args": "hidden_size=384,num_attention_heads=6,intermediate_size=1536",
+        "channels": 3, "image_size": 64, "views": "small",
+    },
+}  # fmt: skip
+"""The shapes that people train on GPUs."""
 LIMIT = 1.12
 
 
 def run(
-    out: Path = Path("bench-train.json"), batch_size: int = 256, steps: int = 20, threads: int = 1
+    out: Path = Path("bench-train.json"), batch_size: int = 256, steps: int = 20, threads: int = 1, large: bool = False
 ) -> list[dict[str, Any]]:
-    """Time the three loops; print a table, write `out`, return its rows. Times are medians over `steps`."""
-    from rich.console import Console
-    from rich.table import Table
-
+    """Time the loops; print a table, write `out`, return its rows. Times are medians over `steps`."""
     from kvicreg.benchmarks import jpeg  # it uses what is below
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        rows = [measure(name, batch_size, steps) for name in CASES]
-        files = jpeg.measure(batch_size, steps)
+        cases = LARGE if large else CASES
+        rows = [measure(name, case, batch_size, steps) for name, case in cases.items()]
+        files = None if large else jpeg.measure(batch_size, steps)
     finally:
         torch.set_num_threads(before)
-    table = Table("network", "kvicreg ms", "network alone ms", "ratio", "kvicreg images/s", "peer images/s", box=None)
-    for row in rows:
-        table.add_row(
-            row["case"], f"{row['kvicreg_ms']:,}", f"{row['network_ms']:,}", f"{row['ratio']:.3f}",
-            f"{row['images_per_second']:,}", _rate(row["peer_images_per_second"]),
-        )  # fmt: skip
-    console = Console(soft_wrap=True)
-    console.print(table)
-    console.print(
-        f"{files['case']}: {files['first_epoch_images_per_second']:,} images/s in the first epoch, then "
-        f"{files['images_per_second']:,}; peer: {_rate(files['peer_images_per_second'])}",
-        highlight=False,
-    )
+    _show(rows, files)
     setting = {
         "what": f"time per training step; ratio = kvicreg / network alone, round by round; the target: at most {LIMIT}",
         "peer": "kornia views and VICReg in its published form in a plain loop around the same network; of files a "
@@ -80,18 +78,41 @@ def run(
     return rows
 
 
+def _show(rows: list[dict[str, Any]], files: dict[str, Any] | None) -> None:
+    """Print the table, and a line on images in files where they were measured."""
+    from rich.console import Console
+    from rich.table import Table
+
+    names = "network", "kvicreg ms", "alone ms", "ratio", "loss", "images/s", "peer images/s"
+    table, console = Table(*names, box=None), Console(soft_wrap=True)
+    for column in table.columns:
+        column.no_wrap = True
+    for row in rows:
+        table.add_row(
+            row["case"], f"{row['kvicreg_ms']:,}", f"{row['network_ms']:,}", f"{row['ratio']:.3f}",
+            f"{row['loss_share']:.1%}",
+            f"{row['images_per_second']:,}", _rate(row["peer_images_per_second"]),
+        )  # fmt: skip
+    console.print(table)
+    if files is not None:
+        console.print(
+            f"{files['case']}: {files['first_epoch_images_per_second']:,} images/s in the first epoch, then "
+            f"{files['images_per_second']:,}; peer: {_rate(files['peer_images_per_second'])}",
+            highlight=False,
+        )
+
+
 def _rate(images_per_second: int | None) -> str:
     """A rate as text; the peer has none where it is not installed."""
     return "not installed" if images_per_second is None else f"{images_per_second:,}"
 
 
-def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
+def measure(name: str, case: dict[str, Any], batch_size: int, steps: int) -> dict[str, Any]:
     """One row of the table."""
-    case = CASES[name]
     shape = (batch_size * (steps + 3), case["channels"], case["image_size"], case["image_size"])
     images = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     settings = Settings.of(**case, epochs=1, batch_size=batch_size, probe_images=0, accelerator="cpu")
-    others = {"network": network_step(settings), **peer_step(settings)}
+    others = {"network": network_step(settings), "loss": loss_step(settings), **peer_step(settings)}
     with tempfile.TemporaryDirectory() as folder:
         turns = TakeTurns(others, steps)
         train(
@@ -105,6 +126,8 @@ def measure(name: str, batch_size: int, steps: int) -> dict[str, Any]:
         "network_ms": round(1e3 * medians["network"], 1),
         "ratio": round(statistics.median(rounds), 3),
         "ratio_quartiles": [round(q, 3) for q in statistics.quantiles(rounds, n=4)[::2]],
+        "loss_ms": round(1e3 * medians["loss"], 1),
+        "loss_share": round(medians["loss"] / medians["kvicreg"], 4),
         "images_per_second": round(batch_size / medians["kvicreg"]),
         "peer_images_per_second": round(batch_size / medians["peer"]) if "peer" in medians else None,
     }
@@ -136,6 +159,14 @@ def network_step(settings: Settings) -> Callable[[], None]:
     ready = [torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2)]
     slopes = torch.randn(shape[0], settings.model.projector.projector_outputs) / shape[0]
     return lambda: step(ready, lambda z1, z2: ((z1 + z2) * slopes).sum())
+
+
+def loss_step(settings: Settings) -> Callable[[], None]:
+    """The loss alone, forward and backward, on embeddings of two views."""
+    criterion = KernelVICRegLoss("rbf")
+    shape = (_batch_shape(settings)[0], settings.model.projector.projector_outputs)
+    z1, z2 = (torch.randn(shape, requires_grad=True) for _ in range(2))
+    return lambda: torch.autograd.backward(criterion(z1, z2), inputs=[z1, z2])
 
 
 def peer_step(settings: Settings) -> dict[str, Callable[[], None]]:

@@ -20,7 +20,9 @@ COMMANDS: dict[str, tuple[str, bool, str]] = {
     "embed": ("embed:embed", False, "Embed images with a trained encoder, to npz, parquet or csv."),
     "evaluate": ("evaluate:evaluate", False, "Measure what runs have learnt: probes, controls, robustness."),
     "report": ("report:report", False, "Write one self-contained page about one run or several."),
-    "export": ("export:export", False, "Write a run's encoder as ONNX or as a torch.export program."),
+    "export": ("export:export", False, "Write a run's encoder for ONNX, torch.export, timm or transformers."),
+    "push": ("hub:push", False, "Put a run's encoder on Hugging Face's hub."),
+    "pull": ("hub:pull", False, "Fetch an encoder from Hugging Face's hub into a folder."),
     "explore": ("explore:explore", False, "See, search, clean and label images on a page in the browser."),
     "search": ("images:search", False, "Find the images most like an image, or like some examples and unlike others."),
     "duplicates": (

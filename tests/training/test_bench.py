@@ -16,12 +16,14 @@ def test_every_loop_is_timed_in_every_round(tmp_path, monkeypatch, capsys):
     assert written["rows"] == rows
     assert written["steps"] == 3
     assert rows[0]["kvicreg_ms"] > 0
+    assert 0 < rows[0]["loss_share"] < 1
     assert rows[0]["ratio_quartiles"][0] <= rows[0]["ratio"] <= rows[0]["ratio_quartiles"][1]
     assert written["files"]["first_epoch_images_per_second"] > 0
 
 
 def test_without_a_peer_there_is_a_table_all_the_same(tmp_path, monkeypatch, capsys):
     row = {"case": "x", "kvicreg_ms": 1.0, "network_ms": 1.0, "ratio": 1.0, "images_per_second": 1000}
+    row |= {"loss_ms": 0.1, "loss_share": 0.1}
     files = {"case": "files", "first_epoch_images_per_second": 10, "images_per_second": 20}
     monkeypatch.setattr(train, "CASES", {"x": {}})
     monkeypatch.setattr(train, "measure", lambda *_: row | {"peer_images_per_second": None})
