@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -73,12 +76,19 @@ def start_umap(images: Collection) -> subprocess.Popen[bytes]:
 
 
 def main(folder: Path) -> None:
-    """Compute and store the UMAP of the collection in a folder."""
+    """Compute and store the UMAP of the collection in a folder, unless the process that wants it ends before."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     with np.load(folder / "neighbours.npz", allow_pickle=False) as arrays:
         indices, cosines = torch.from_numpy(arrays["indices"]), torch.from_numpy(arrays["cosines"])
     points = umap_layout(torch.from_numpy(np.load(folder / "principal.npy")), indices, cosines)
     with replacing(folder / "umap.npy") as temporary, open(temporary, "wb") as file:
         np.save(file, points.numpy())
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 if __name__ == "__main__":
