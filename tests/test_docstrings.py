@@ -1,4 +1,4 @@
-"""Every public class shows how it is used, and every example in a docstring gives what it says."""
+"""Every public class and function shows how it is used, and every example in a docstring gives what it says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from source_tree import FILES, PACKAGE, check_rule
 import kvicreg
 from kvicreg.options import Options
 
-# Classes whose docstring has no example yet. Empty this list; never add to it.
+# Names whose docstring has no example yet. Empty this list; never add to it.
 STILL_WITHOUT_EXAMPLE: set[str] = set()
 
 FOLDERS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
@@ -48,13 +48,13 @@ def test_examples_give_what_they_say(module, names, tmp_path, monkeypatch):
     assert result.failed == 0
 
 
-def test_every_public_class_has_an_example():
-    classes = {
+def test_every_public_class_and_function_has_an_example():
+    names = {
         f"kvicreg.{folder}.{name}": value
         for folder in FOLDERS
         for name, value in public_names(folder).items()
         # a NamedTuple is what something else returns, and options are given by name
-        if inspect.isclass(value) and not issubclass(value, tuple | Options)
+        if inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, tuple | Options))
     }
-    without = {name for name, value in classes.items() if ">>> " not in (inspect.getdoc(value) or "")}
-    check_rule("public classes without an example in their docstring", without, STILL_WITHOUT_EXAMPLE)
+    without = {name for name, value in names.items() if ">>> " not in (inspect.getdoc(value) or "")}
+    check_rule("public classes and functions without an example in their docstring", without, STILL_WITHOUT_EXAMPLE)

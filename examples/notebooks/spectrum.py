@@ -52,10 +52,10 @@ left.set_ylabel("effective rank")
 left.legend()
 for axis, (name, (_, spectra)) in zip(right, runs.items(), strict=True):
     for i, values in enumerate(spectra):
-        axis.semilogy(values[:60].clamp_min(1e-8), color=plt.cm.viridis(i / len(spectra)))
+        axis.semilogy(values[:60].clamp_min(1e-6), color=plt.cm.viridis(i / len(spectra)))
     axis.set_title(f"{name}: dark is early", fontsize=9)
     axis.set_xlabel("direction")
-    axis.set_ylim(1e-7, 1)
+    axis.set_ylim(1e-4, 100)
 
 # %% [markdown]
 # Every run of `kvicreg train` records this (`spectrum.npz`, `effective_rank` in `metrics.csv`) and warns of a collapse;

@@ -19,7 +19,14 @@ __all__ = ["COMMANDS", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the return value is the exit code."""
+    """Run one command; the return value is the exit code.
+
+    Example:
+        >>> from kvicreg.cli import main
+        >>> main(["data", "list", "--help"]) == main(["--version"]) == 0  # doctest: +ELLIPSIS
+        usage: ...
+        True
+    """
     argv = list(sys.argv[1:] if argv is None else argv)
     command_line[:] = argv
     if not argv or argv[0] in ("-h", "--help", "help"):

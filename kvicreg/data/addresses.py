@@ -53,12 +53,22 @@ def hashes(indices: Tensor, *parts: int) -> Tensor:
 
 
 def uniform(samples: Tensor, count: int, *, seed: int, epoch: int, view: int = 0) -> Tensor:
-    """`count` numbers in [0, 1) for each sample, float32 of shape (b, count), on the device of `samples` (b,)."""
+    """`count` numbers in [0, 1) for each sample, float32 of shape (b, count), on the device of `samples` (b,).
+
+    Example:
+        >>> uniform(torch.tensor([7, 8]), 3, seed=0, epoch=0).shape
+        torch.Size([2, 3])
+    """
     steps = torch.arange(1, count + 1, device=samples.device) * _signed(_GOLDEN)
     words = _mix(hashes(samples.long(), seed, epoch, view)[:, None] + steps)
     return ((words >> 40) & 0xFFFFFF).float() * 2.0**-24
 
 
 def permutation(n: int, *, seed: int, epoch: int) -> Tensor:
-    """The order of `n` samples in an epoch: int64 (n,). Hashes of distinct samples never tie, so any sort agrees."""
+    """The order of `n` samples in an epoch: int64 (n,). Hashes of distinct samples never tie, so any sort agrees.
+
+    Example:
+        >>> sorted(permutation(5, seed=0, epoch=3).tolist())
+        [0, 1, 2, 3, 4]
+    """
     return torch.argsort(hashes(torch.arange(n), seed, epoch, -1))

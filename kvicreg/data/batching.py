@@ -14,7 +14,12 @@ Batch = tuple[Tensor, Tensor, Tensor | None]  # uint8 images (k, c, s, s), sampl
 
 
 def count_batches(n: int, batch_size: int, *, drop_last: bool = True) -> int:
-    """How many global batches an epoch of `n` samples has."""
+    """How many global batches an epoch of `n` samples has.
+
+    Example:
+        >>> count_batches(1000, 256), count_batches(1000, 256, drop_last=False)
+        (3, 4)
+    """
     return n // batch_size if drop_last else -(-n // batch_size)
 
 
@@ -41,6 +46,11 @@ def batches(
     Yields:
         images, samples, labels: images in the size that views are cropped from (`ImageData.for_views`); where a file
         could not be read, the replacement's index and label.
+
+    Example:
+        >>> images, samples, labels = next(batches(load("mnist-small"), 32, seed=0, epoch=0))
+        >>> images.shape
+        torch.Size([32, 1, 28, 28])
     """
     if batch_size < 1 or batch_size % world_size:
         raise ValueError(f"batch_size: expected a multiple of the {world_size} processes, got {batch_size}")
@@ -56,7 +66,12 @@ def batches(
 
 
 def in_order(data: ImageData, batch_size: int, *, workers: int = 0) -> Iterator[Batch]:
-    """Every sample once, in the order of the data set: for evaluation and embedding."""
+    """Every sample once, in the order of the data set: for evaluation and embedding.
+
+    Example:
+        >>> [len(images) for images, *_ in in_order(load("mnist-small").subset(range(50)), 32)]
+        [32, 18]
+    """
     return _fetched(data, list(torch.split(torch.arange(len(data)), batch_size)), workers)
 
 

@@ -144,5 +144,10 @@ DATA_SETS: dict[str, DataSet] = {
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """Where named data sets live: `root`, else $KVICREG_DATA, else ~/.cache/kvicreg."""
+    """Where named data sets live: `root`, else $KVICREG_DATA, else ~/.cache/kvicreg.
+
+    Example:
+        >>> data_root("images").name
+        'images'
+    """
     return Path(root or os.environ.get("KVICREG_DATA") or "~/.cache/kvicreg").expanduser()

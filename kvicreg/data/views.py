@@ -198,6 +198,10 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     """Mean and standard deviation per channel on [0, 1], of all images (evenly spaced ones where that is too much).
 
     In memory up to 200 million values are read, which is all of MNIST and CIFAR-10; of files, 512 images.
+
+    Example:
+        >>> [round(value[0], 2) for value in normalisation(load("mnist-small"))]
+        [0.13, 0.31]
     """
     limit = int(2e8) // math.prod(data.shape) if data.in_memory else 512
     indices = torch.linspace(0, len(data) - 1, min(len(data), limit), dtype=torch.float64).round().long()

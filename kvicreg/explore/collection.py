@@ -243,6 +243,11 @@ def open_images(
         cache: folder for features and indices; by default `explore` beside the named data sets.
         workers: processes that decode files.
         progress: is called with what is being done, how much is done and how much there is.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> len(images)
+        100
     """
     encoder = encoder if isinstance(encoder, PretrainedEncoder) else open_encoder(encoder, device=device)
     shown = None

@@ -35,6 +35,12 @@ def duplicate_pairs(
 
     Args:
         mirrored: an image that is like the mirror image of another counts too; all are embedded once more for this.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> pairs, cosines = duplicate_pairs(images, 0.9)
+        >>> len(pairs) == len(cosines)
+        True
     """
     check_threshold(threshold)
     rows = images.sharp(features_of(images.files))
@@ -63,7 +69,13 @@ def features_of(files: Embedding) -> Tensor:
 
 
 def duplicate_groups(images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True) -> list[list[int]]:
-    """Images that are connected by pairs with at least this cosine, the groups with the most alike pair first."""
+    """Images that are connected by pairs with at least this cosine, the groups with the most alike pair first.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> isinstance(duplicate_groups(images, 0.99), list)
+        True
+    """
     pairs, _ = duplicate_pairs(images, threshold, mirrored=mirrored)
     return group_pairs(pairs, len(images))
 
@@ -85,7 +97,13 @@ def group_pairs(pairs: Tensor, count: int) -> list[list[int]]:
 
 
 def leaks(images: Collection, others: Collection, threshold: float = THRESHOLD) -> list[Leak]:
-    """Each image that has one among the others with at least this cosine, with the most alike; most alike first."""
+    """Each image that has one among the others with at least this cosine, with the most alike; most alike first.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> len(leaks(images, images, 0.99)) > 0
+        True
+    """
     check_threshold(threshold)
     if images.unit.shape[1] != others.unit.shape[1]:
         raise ValueError("others: expected images embedded by the same encoder")

@@ -40,7 +40,12 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def write_table(
     path: str | Path, data: ImageData, columns: Sequence[str], rows: Iterable[tuple[int, Sequence[Any]]]
 ) -> int:
-    """Write a CSV file with an image per row, given as its index and the cells behind its name; how many rows."""
+    """Write a CSV file with an image per row, given as its index and the cells behind its name; how many rows.
+
+    Example:
+        >>> write_table("odd.csv", load("mnist-small"), ["score"], [(3, [0.9]), (5, [0.8])])
+        2
+    """
     path = Path(path)
     name, name_of = image_column(data, path)
     table = [(name_of(index), *cells) for index, cells in rows]
@@ -61,6 +66,13 @@ def collect(table: str | Path, to: str | Path, *, link: bool = False) -> tuple[i
 
     Returns:
         How many files were copied or linked, and those that are not there.
+
+    Example:
+        >>> from PIL import Image
+        >>> Image.new("RGB", (8, 8)).save("a.png")
+        >>> _ = open("list.csv", "w").write("image\\na.png\\n")
+        >>> collect("list.csv", "chosen")
+        (1, [])
     """
     table, to = Path(table), Path(to)
     with open(table, newline="", encoding="utf-8") as file:

@@ -61,6 +61,10 @@ def file_problems(
         tiny: shorter side in pixels below which an image is tiny.
         blank: deviation of the grey values, of 0 to 255, below which an image is blank.
         blurred: sharpness below which an image that is not blank is blurred; 0 for none.
+
+    Example:
+        >>> {problem.kind for problem in file_problems(load("mnist-small").subset(range(10)), workers=0)}
+        {'tiny'}
     """
     problems: list[Problem] = []
     first: dict[bytes, int] = {}

@@ -13,7 +13,13 @@ OUTLIER_NEIGHBOURS = 10
 
 
 def outlier_scores(images: Collection) -> Tensor:
-    """``1 - `` the mean cosine of an image with its 10 nearest others, (n,); not a number where it can't be read."""
+    """``1 - `` the mean cosine of an image with its 10 nearest others, (n,); not a number where it can't be read.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> outlier_scores(images).shape
+        torch.Size([100])
+    """
     scores = 1 - images.neighbours[1][:, :OUTLIER_NEIGHBOURS].mean(1)
     return torch.where(images.readable, scores, torch.nan)
 
@@ -23,6 +29,11 @@ def coreset(images: Collection, keep: int) -> Tensor:
 
     Farthest points first: the image nearest to the mean, then always the one that is least like all those taken. This
     is within a factor of two of the best cover by `keep` images, and takes outliers early.
+
+    Example:
+        >>> images = open_images("pixels", load("mnist-small").subset(range(100)), cache="cache")
+        >>> coreset(images, keep=5).shape
+        torch.Size([5])
     """
     rows = images.readable.nonzero()[:, 0]
     if not 1 <= keep <= len(rows):

@@ -81,7 +81,12 @@ def barlow_twins_terms(
     eps: float = BarlowTwinsOptions.eps,
     gather: bool = True,
 ) -> BarlowTerms:
-    """`BarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
+    """`BarlowTwinsLoss` as a pure function of two views ``(b, p)``.
+
+    Example:
+        >>> barlow_twins_terms(torch.randn(64, 8), torch.randn(64, 8)).total.shape
+        torch.Size([])
+    """
     z = stack_views((z1, z2))
     with full_precision(z):
         return coordinate_terms(CrossMoments(z, Shard.of(z, gather=gather)), weight, eps)

@@ -80,7 +80,12 @@ def swav(
     iterations: int = 3,
     gather: bool = True,
 ) -> Tensor:
-    """`SwAVLoss` as a pure function of the views' scores ``(b, prototypes)``."""
+    """`SwAVLoss` as a pure function of the views' scores ``(b, prototypes)``.
+
+    Example:
+        >>> swav(*torch.randn(2, 64, 8)).shape
+        torch.Size([])
+    """
     s = stack_views(scores)
     if former is not None and (former.dim() != 3 or former.shape[::2] != (2, s.shape[-1])):
         raise ValueError(f"former must have shape (2, m, {s.shape[-1]}), got {tuple(former.shape)}")
@@ -106,6 +111,10 @@ def _other_views_entropy(targets: Tensor, log_predictions: Tensor, shard: Shard)
 def sinkhorn(scores: Tensor, *, epsilon: float = 0.05, iterations: int = 3) -> Tensor:
     """Soft assignments ``(..., b, k)`` whose rows sum to 1 and columns nearly to b / k, as near
     ``exp(scores / epsilon)`` as that allows; they come from Sinkhorn-Knopp in logarithms, which no score can overflow.
+
+    Example:
+        >>> sinkhorn(torch.randn(64, 8)).sum(1).allclose(torch.ones(64))
+        True
     """
     logs = scores / epsilon
     for _ in range(iterations):
@@ -201,7 +210,12 @@ def dino(
     teacher_temperature: float = DINOOptions.teacher_temperature,
     gather: bool = True,
 ) -> Tensor:
-    """`DINOLoss` as a pure function of the teacher's ``(2, b, k)`` and the student's outputs ``(b, k)``."""
+    """`DINOLoss` as a pure function of the teacher's ``(2, b, k)`` and the student's outputs ``(b, k)``.
+
+    Example:
+        >>> dino(torch.randn(2, 64, 8), [*torch.randn(2, 64, 8)], centre=torch.zeros(8)).shape
+        torch.Size([])
+    """
     s = stack_views(student)
     if teacher.shape != (2, *s.shape[1:]):
         raise ValueError(f"teacher must have shape {(2, *s.shape[1:])}, as the student has, got {tuple(teacher.shape)}")

@@ -71,7 +71,12 @@ class NTXentLoss(nn.Module):
 
 
 def nt_xent(z1: Tensor, z2: Tensor, *, temperature: float = NTXentOptions.temperature, gather: bool = True) -> Tensor:
-    """`NTXentLoss` as a pure function of two views ``(b, p)``."""
+    """`NTXentLoss` as a pure function of two views ``(b, p)``.
+
+    Example:
+        >>> nt_xent(*torch.randn(2, 64, 8)).shape
+        torch.Size([])
+    """
     z = stack_views((z1, z2))
     with full_precision(z):
         u = unit_rows(Shard.of(z, gather=gather).gather(z)).flatten(0, 1)
@@ -149,7 +154,12 @@ def kernel_simclr(
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> Tensor:
-    """`KernelSimCLRLoss` as a pure function of two views ``(b, p)``."""
+    """`KernelSimCLRLoss` as a pure function of two views ``(b, p)``.
+
+    Example:
+        >>> kernel_simclr(*torch.randn(2, 64, 8), kernel=RBF()).shape
+        torch.Size([])
+    """
     z = stack_views((z1, z2))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
@@ -201,7 +211,12 @@ class InfoNCELoss(nn.Module):
 def info_nce(
     queries: Tensor, keys: Tensor, negatives: Tensor, *, temperature: float = InfoNCEOptions.temperature
 ) -> Tensor:
-    """`InfoNCELoss` as a pure function of queries and keys ``(b, p)`` and negatives ``(m, p)``."""
+    """`InfoNCELoss` as a pure function of queries and keys ``(b, p)`` and negatives ``(m, p)``.
+
+    Example:
+        >>> info_nce(*torch.randn(3, 64, 8)).shape
+        torch.Size([])
+    """
     q, k = unit_rows(stack_views((queries, keys)))
     with full_precision(q):
         n = unit_rows(at_least_float32(negatives, "negatives").detach()).to(q)

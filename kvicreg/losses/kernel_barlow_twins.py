@@ -130,7 +130,12 @@ def kernel_barlow_twins_terms(
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> BarlowTerms:
-    """`KernelBarlowTwinsLoss` as a pure function of two views ``(b, p)``."""
+    """`KernelBarlowTwinsLoss` as a pure function of two views ``(b, p)``.
+
+    Example:
+        >>> kernel_barlow_twins_terms(*torch.randn(2, 64, 8), kernel=RBF()).total.shape
+        torch.Size([])
+    """
     z = stack_views((z1, z2))
     options = KernelBarlowTwinsOptions(basis=basis, redundancy_weight=weight, eps=eps)
     with full_precision(z):

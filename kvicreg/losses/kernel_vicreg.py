@@ -196,6 +196,10 @@ def kernel_vicreg_terms(
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``.
 
     The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
+
+    Example:
+        >>> kernel_vicreg_terms(*torch.randn(2, 64, 8), kernel=RBF(), threshold=1.0).total.shape
+        torch.Size([])
     """
     options = with_settings(options or KernelVICRegOptions(), weights, settings)
     checked = check_views(views)

@@ -35,7 +35,12 @@ class BYOLLoss(nn.Module):
 
 
 def byol(q1: Tensor, q2: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
-    """`BYOLLoss` as a pure function of predictions and targets ``(b, p)``."""
+    """`BYOLLoss` as a pure function of predictions and targets ``(b, p)``.
+
+    Example:
+        >>> byol(*torch.randn(4, 64, 8)).shape
+        torch.Size([])
+    """
     return 4 + 4 * simsiam(q1, q2, t1, t2)  # |u - v|^2 = 2 - 2 cos(u, v) of unit vectors, summed both ways
 
 
@@ -56,7 +61,12 @@ class SimSiamLoss(nn.Module):
 
 
 def simsiam(q1: Tensor, q2: Tensor, z1: Tensor, z2: Tensor) -> Tensor:
-    """`SimSiamLoss` as a pure function of predictions and projections ``(b, p)``."""
+    """`SimSiamLoss` as a pure function of predictions and projections ``(b, p)``.
+
+    Example:
+        >>> simsiam(*torch.randn(4, 64, 8)).shape
+        torch.Size([])
+    """
     views = stack_views((q1, q2, z2.detach(), z1.detach()))
     with full_precision(views):
         u = unit_rows(views)
@@ -118,7 +128,12 @@ def kernel_byol(
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> Tensor:
-    """`KernelBYOLLoss` as a pure function of predictions and targets ``(b, p)``."""
+    """`KernelBYOLLoss` as a pure function of predictions and targets ``(b, p)``.
+
+    Example:
+        >>> kernel_byol(*torch.randn(4, 64, 8), kernel=RBF()).shape
+        torch.Size([])
+    """
     z = unit_rows(stack_views((q1, q2, t2.detach(), t1.detach())))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)

@@ -96,7 +96,12 @@ def ssl_hsic_terms(
     approximation: Approximation | None = None,
     gather: bool = True,
 ) -> HSICTerms:
-    """`SSLHSICLoss` as a pure function of two views ``(b, p)``."""
+    """`SSLHSICLoss` as a pure function of two views ``(b, p)``.
+
+    Example:
+        >>> ssl_hsic_terms(*torch.randn(2, 64, 8)).total.shape
+        torch.Size([])
+    """
     z = unit_rows(stack_views((z1, z2)))
     with full_precision(z):
         shard = Shard.of(z, gather=gather)

@@ -134,6 +134,10 @@ def vicreg_terms(
     """`VICRegLoss` as a pure function of the views ``(b, p)``.
 
     The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
+
+    Example:
+        >>> vicreg_terms(*torch.randn(2, 64, 8)).total.shape
+        torch.Size([])
     """
     options = with_settings(options or VICRegOptions(), weights, settings)
     form, z = CONVENTIONS[options.convention], stack_views(views)

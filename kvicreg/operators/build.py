@@ -54,6 +54,11 @@ def view_operators(
 
     The distance is ``mean_i |phi(x_i) - phi(x'_i)|^2`` over the pairs of views; only paired evaluations are made for
     it, never a b x b cross Gram matrix. With `unit` the kernel is divided by its value at unit-variance input.
+
+    Example:
+        >>> operator, distance = view_operators([*torch.randn(2, 64, 8)], RBF())
+        >>> operator.eigenvalues().shape, distance.shape
+        (torch.Size([2, 64]), torch.Size([]))
     """
     shard = Shard.of(views[0], gather=gather)
     check_samples(shard)

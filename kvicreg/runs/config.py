@@ -33,7 +33,12 @@ def recipe(name_or_path: str | Path) -> dict[str, Any]:
 
 
 def load_settings(name_or_path: str | Path) -> Settings:
-    """The settings of a shipped recipe by name, or of any YAML file of settings."""
+    """The settings of a shipped recipe by name, or of any YAML file of settings.
+
+    Example:
+        >>> load_settings("mnist").schedule.batch_size
+        64
+    """
     try:
         return Settings.of(**recipe(name_or_path))
     except ValueError as error:

@@ -36,6 +36,11 @@ def save_encoder(
     """Write encoder.safetensors, encoder.json and, when given, projector.safetensors into a folder.
 
     An encoder not made by `build_encoder` is marked "custom": `load_encoder` asks for the module to fill.
+
+    Example:
+        >>> made = build_encoder("small-cnn", in_channels=1, image_size=28)
+        >>> save_encoder(made, "digits", image_size=28, mean=[0.13], std=[0.31]).name
+        'encoder.safetensors'
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -96,6 +101,13 @@ def load_encoder(
         projector: also apply the projector, to get the embeddings the loss saw.
         encoder: the module to fill, for encoders that `build_encoder` does not know.
         device: where to put it.
+
+    Example:
+        >>> made = build_encoder("small-cnn", in_channels=1, image_size=28)
+        >>> folder = save_encoder(made, "digits", image_size=28, mean=[0.13], std=[0.31])
+        >>> encoder = load_encoder("digits")
+        >>> encoder(encoder.preprocess(torch.zeros(2, 1, 28, 28, dtype=torch.uint8))).shape
+        torch.Size([2, 512])
     """
     stored = StoredEncoder(path, which)
     description = stored.description()

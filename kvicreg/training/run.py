@@ -62,6 +62,12 @@ def train(
         overwrite: replace the folder if it exists.
         quiet: print nothing.
         callbacks: Lightning callbacks of your own, called after ours.
+
+    Example:
+        >>> small = Settings.of(max_steps=2, batch_size=32, width=0.25, projector_hidden=32, projector_outputs=32)
+        >>> folder = train(small.replace(probe_images=0, out="runs/first"), quiet=True)
+        >>> RunFolder(folder).is_finished
+        True
     """
     calm_lightning()
     console = Console(quiet=quiet or getattr(rank_zero_only, "rank", 0) != 0)
