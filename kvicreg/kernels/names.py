@@ -94,6 +94,15 @@ def register(name: str, kernel: type[Kernel]) -> type[Kernel]:
 
     ``class Toy(Kernel, name="toy")`` does it as well. A package of its own, installed beside this one, is found without
     any import by an entry point of the group "kvicreg.kernels".
+
+    Example:
+        >>> class Flat(RBF):
+        ...     def profile(self, exponent):
+        ...         return (exponent / 2).exp()
+        >>> make(register("flat", Flat).Options.name, gamma=1.0)(torch.tensor([[0.0], [2.0]]))
+        tensor([[1.0000, 0.1353],
+                [0.1353, 1.0000]])
+        >>> _ = KERNELS.members.pop("flat")  # forget it again
     """
     if not (isinstance(kernel, type) and issubclass(kernel, Kernel)):
         raise TypeError(f"kernel must be a subclass of kernels.Kernel, got {kernel!r}")
