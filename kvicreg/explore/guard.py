@@ -73,7 +73,7 @@ class Guard:
         if headers.get("host", "") not in self.hosts:
             return 403, "another host"
         origin = headers.get("origin")
-        if origin is not None and origin not in {f"http://{host}" for host in self.hosts}:
+        if origin is not None and origin.partition("://")[::2] not in {("http", host) for host in self.hosts}:
             return 403, "another origin"
         if not hmac.compare_digest(path.split("/")[1].encode(), self.token.encode()):
             return 403, "this address has no valid token: open the one that kvicreg explore has printed"

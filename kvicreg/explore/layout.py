@@ -80,7 +80,7 @@ def main(folder: Path) -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     with np.load(folder / "neighbours.npz", allow_pickle=False) as arrays:
         indices, cosines = torch.from_numpy(arrays["indices"]), torch.from_numpy(arrays["cosines"])
-    points = umap_layout(torch.from_numpy(np.load(folder / "principal.npy")), indices, cosines)
+    points = umap_layout(torch.from_numpy(np.load(folder / "principal.npy", allow_pickle=False)), indices, cosines)
     with replacing(folder / "umap.npy") as temporary, open(temporary, "wb") as file:
         np.save(file, points.numpy())
 

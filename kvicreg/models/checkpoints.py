@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg.models.weights import one_line, read_safetensors
+from kvicreg.models.weights import read_safetensors
 
 __all__ = ["read_checkpoint"]
 
@@ -27,15 +26,13 @@ def read_checkpoint(path: str | Path) -> dict[str, Tensor]:
         return read_safetensors(path)
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if "Unsupported global" not in str(error):
-            raise ValueError(f"{path} is no checkpoint that torch reads without running code") from error
-        raise ValueError(
-            f"{path} holds Python objects, which could run code, and is not read. Where you trust it, load it once "
-            "with torch.load(..., weights_only=False) and save its state dict alone"
-        ) from error
     except Exception as error:  # torch, zipfile and pickle raise whatever a file that is none makes them stumble over
-        raise ValueError(f"{path} is no checkpoint of torch ({one_line(error)})") from error
+        if "Unsupported global" in str(error):
+            raise ValueError(
+                f"{path} holds Python objects, which could run code, and is not read. Where you trust it, load it once "
+                "with torch.load(..., weights_only=False) and save its state dict alone"
+            ) from error
+        raise ValueError(f"{path} is no checkpoint that torch reads without running code") from error
     weights = _weights_in(content)
     if not weights:
         raise ValueError(f"{path} holds no weights by name, but {_summary(content)}")

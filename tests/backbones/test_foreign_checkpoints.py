@@ -181,5 +181,5 @@ def test_images_are_normalized_as_the_starting_weights_expect(trunk, tmp_path):
         Settings.of(normalize="0.4")
     with pytest.raises(ValueError, match="pretrained and init are two starts"):
         Settings.of(init="x", pretrained=True)
-    with pytest.raises(ValueError, match="small-cnn has no published weights"):
+    with pytest.raises(ValueError, match="auto has no published weights"):
         build_method(Settings.of(pretrained=True, image_size=16, channels=1))

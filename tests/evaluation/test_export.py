@@ -51,5 +51,5 @@ def test_an_export_that_differs_is_not_written(run, monkeypatch, tmp_path):
 
 
 def test_unknown_formats_are_named(run):
-    with pytest.raises(ValueError, match="onnx, torch, got 'tflite'"):
+    with pytest.raises(ValueError, match="onnx, torch, timm, hf, got 'tflite'"):
         export(run, "tflite")

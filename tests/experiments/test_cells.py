@@ -10,7 +10,7 @@ from experiments.common import tables
 from experiments.common.cells import Cell, splits
 from experiments.common.experiment import Experiment
 from experiments.common.job import Job
-from kvicreg.losses import kernel_vicreg
+from kvicreg.losses import three_terms
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.training.alarm import NotFinite
 
@@ -141,7 +141,7 @@ def test_a_run_that_is_asked_for_twice_is_run_once(tmp_path):
 
 def test_a_new_default_of_the_loss_is_another_setting(tmp_path, monkeypatch):
     (row,) = rows_of([one()], tmp_path)
-    monkeypatch.setitem(kernel_vicreg.DEFAULT_WEIGHTS, "scaled", (2.0, 1.0, 0.0))
+    monkeypatch.setitem(three_terms.DEFAULT_WEIGHTS, "scaled", (2.0, 1.0, 0.0))
     ran = spy(monkeypatch)
     (again,) = rows_of([one()], tmp_path)
     assert len(ran) == 1

@@ -67,8 +67,8 @@ def test_gamma_must_be_positive(kernel, gamma):
 
 @pytest.mark.parametrize("kernel", [kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic])
 def test_gamma_must_be_a_number_or_a_rule(kernel):
-    with pytest.raises(ValueError, match='"median", "smoothed"'):
-        kernel(gamma="mean")
+    with pytest.raises(ValueError, match='"median", "mean", "smoothed"'):
+        kernel(gamma="mode")
 
 
 @pytest.mark.parametrize("kernel", [kernels.RBF, kernels.Laplacian, kernels.RationalQuadratic])

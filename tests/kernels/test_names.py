@@ -105,8 +105,8 @@ def test_a_kernel_is_a_formula_and_a_name():
         ("linear", {"gamma": 2.0}, "nothing reads gamma with kernel linear"),
         ("rbf", {"degre": 2}, "there is no setting 'degre'; did you mean 'degree'"),
         ("rbf", {"gamma": 0.0}, "gamma must be positive, got 0"),
-        ("rbf", {"gamma": 0.1, "bandwidth_momentum": 0.9}, "change the median, so they can't go with a fixed gamma"),
-        ("rbf", {"gamma": 0.1, "bandwidth_multiple": 2.0}, "change the median, so they can't go with a fixed gamma"),
+        ("rbf", {"gamma": 0.1, "bandwidth_momentum": 0.9}, "with a fixed gamma nothing does"),
+        ("rbf", {"gamma": 0.1, "bandwidth_multiple": 2.0}, "with a fixed gamma nothing does"),
         (
             "rbf",
             {"learn_mixture": True},

@@ -30,7 +30,7 @@ def test_settings_of_kernels(tiny_config):
     assert kernel.gamma.multiple == 2.0
     assert tiny_config.replace(kernel="self-tuning", neighbours=3).method.kernel.build().neighbours == 3
     assert isinstance(tiny_config.replace(per_dimension=True).method.kernel.build(), kernels.PerDimension)
-    with pytest.raises(ValueError, match="can't go with a fixed gamma"):
+    with pytest.raises(ValueError, match="with a fixed gamma nothing does"):
         tiny_config.replace(gamma=1.0, bandwidth_multiple=2.0).method.kernel.build()
     with pytest.raises(ValueError, match="nothing reads alpha with kernel rbf"):
         tiny_config.replace(alpha=2.0, distance_norm=1).method.kernel.build()

@@ -153,7 +153,7 @@ def test_a_kernel_option_the_kernel_does_not_have_is_an_error():
     assert Settings.of(kernel="rq", alpha=2.0).method.kernel.build().alpha == 2.0
     with pytest.raises(ValueError, match="nothing reads degree with kernel rbf; it is read by kernel polynomial"):
         Settings.of(kernel="rbf", degree=3)
-    with pytest.raises(ValueError, match="can't go with a fixed gamma"):
+    with pytest.raises(ValueError, match="with a fixed gamma nothing does"):
         Settings.of(gamma=1.0, bandwidth_momentum=0.9)
 
 
