@@ -81,7 +81,8 @@ class Session:
 
         description = run.description
         read_as = (description.get("intensity"), description.get("fit"))
-        key = (options.on, run.settings.data, description["image_size"], len(description["mean"]), read_as)
+        opened_by = (options.on, options.data_root, options.reading, options.seed)
+        key = (*opened_by, run.settings.data, description["image_size"], len(description["mean"]), read_as)
         return self.shared.once(key, opened)
 
     def timed(self, part: str, title: str | None = None) -> AbstractContextManager[None]:

@@ -18,7 +18,7 @@ from kvicreg.evaluation.parts import parts_of
 from kvicreg.evaluation.probes import sgd_probe
 from kvicreg.evaluation.progress import Part, Progress, on_screen
 from kvicreg.evaluation.robustness import PASSES
-from kvicreg.evaluation.session import Session
+from kvicreg.evaluation.session import Session, Shared
 from kvicreg.evaluation.subjects import subjects_of
 from kvicreg.runs import RunFolder
 
@@ -73,11 +73,14 @@ def test_a_shared_control_has_the_numbers_of_one_measured_alone(runs, printed):
 
 
 def test_controls_of_other_images_or_another_seed_are_not_taken(runs):
-    keys = set()
+    keys, shared, opened = set(), Shared(), []
     for options in (Options(**QUICK), Options(**QUICK, seed=1), Options(**QUICK, on="mnist-small"), Options()):
-        session = Session(RunFolder(runs[0]), options)
+        session = Session(RunFolder(runs[0]), options, shared=shared)
+        opened.append(session.data)
         keys |= {shared_key(session, subject) for subject in subjects_of(session) if subject.is_shared}
     assert len(keys) == 4 * 2
+    assert opened[3] is opened[0]
+    assert opened[1] is not opened[0], "another seed may hold out other images"
 
 
 def test_features_of_raw_pixels_take_no_place_on_disk(runs, printed):
