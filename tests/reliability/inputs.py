@@ -21,6 +21,7 @@ from kvicreg.cli import COMMANDS, main
 from kvicreg.data import catalogue
 from kvicreg.options import readers
 from kvicreg.runs import Settings
+from tests.reliability.sources import prepare_sources, sources
 
 Maker = Callable[[random.Random, Path, Path], list[str]]
 SMALL = [
@@ -49,6 +50,7 @@ def prepare(base: Path) -> None:
     arguments = ["--data", str(base / "images"), "--image-size=16", "--epochs=2", f"--out={run}", *SMALL]
     assert main(["train", *arguments]) == 0
     assert main(["evaluate", str(run), "--robustness-images=0", "--map-images=0"]) == 0
+    prepare_sources(base)
     cifar, mnist = base / "data" / "cifar10", base / "data" / "mnist"
     cifar.mkdir(parents=True)
     mnist.mkdir()
@@ -446,4 +448,5 @@ KINDS: dict[str, Maker] = {
     "lists": lists,
     "archives": archives,
     "flags again": flags,
+    "sources": sources,
 }

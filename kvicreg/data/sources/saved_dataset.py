@@ -78,4 +78,8 @@ class ArrowTable(Table):
     def part(self, number: int, column: str) -> Any:
         name, _, field = (column, "", "") if column in self.schema.names else column.partition(".")
         part = self.batches[number].column(name)
+        try:
+            part.validate(full=True)  # arrow follows offsets as they are stored, and crashes where they lead out
+        except Exception as error:
+            raise ValueError(f"{self.path}: record batch {number} is damaged in column {name!r} ({error})") from error
         return part.field(field) if field else part
