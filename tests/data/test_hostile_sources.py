@@ -71,6 +71,17 @@ def test_a_damaged_saved_folder_is_told(tmp_path: Path, file: str, content: byte
     reads_or_names(path)
 
 
+def test_offsets_that_lead_out_of_an_arrow_stream_are_told(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    file = path / "data-00000-of-00002.arrow"
+    content, first = file.read_bytes(), len(encoded(0))
+    offsets = struct.pack("<2i", 0, first)
+    assert offsets in content
+    file.write_bytes(content.replace(offsets, struct.pack("<2i", 0, 2**31 - 1), 1))
+    with pytest.raises(ValueError, match=r"data-00000-of-00002\.arrow: record batch 0 is damaged in column 'image'"):
+        read_all(path)
+
+
 def test_a_saved_folder_can_not_name_files_elsewhere(tmp_path: Path) -> None:
     path = saved(tmp_path)
     (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": "../../secret.arrow"}]}))
