@@ -39,6 +39,9 @@ MANY = """
 const n = arguments[0], map = kvicreg.map, xy = new Float32Array(2 * n), colours = new Uint8Array(3 * n);
 for (let i = 0; i < 2 * n; i++) xy[i] = (Math.random() + Math.random() + Math.random()) * 2 / 3 - 1;
 for (let i = 0; i < 3 * n; i++) colours[i] = 255 * Math.random();
+const points = document.getElementById("points"), canvas = points.cloneNode();
+points.replaceWith(canvas);
+map.draw = () => {};
 kvicreg.map = new map.constructor(map.holder, n, map.on);
 kvicreg.map.image = () => ({ complete: false });
 kvicreg.map.place(xy); kvicreg.map.paint(colours, new Uint8Array(n).fill(1));"""

@@ -121,6 +121,23 @@ def test_zooming_in_shows_pictures_on_the_map(page, wait_for):
     assert page.execute_script("return kvicreg.map.camera.zoom") == 1
 
 
+def test_a_slow_machine_draws_fewer_points_while_the_map_moves_and_all_when_it_rests(page, wait_for):
+    budgets = page.execute_script(
+        """const { points } = kvicreg.map; points.count = points.budget = 100000;
+        const budgets = [3000, 900, 500, 10].map((took) => { points.adapt(took); return points.budget; });
+        points.count = points.budget = kvicreg.map.count;
+        kvicreg.map.pan(1, 1);
+        return budgets;"""
+    )
+    assert budgets[0] == 40000
+    assert budgets[1] < 20000
+    assert budgets[2] < budgets[1]
+    assert budgets[3] > budgets[2]
+    wait_for(
+        lambda: page.execute_script("return !kvicreg.map.moving && kvicreg.map.points.drawn === kvicreg.map.count")
+    )
+
+
 def test_examples_and_a_dropped_image_search(page, served, wait_for, tmp_path):
     click(page, served[0].images.names.index("green/002.png"))
     wait_for(lambda: names(page, "#chosen"))

@@ -13,7 +13,6 @@ export class ImageMap {
     this.xy = new Float32Array(2 * count);
     this.shown = new Uint8Array(count).fill(1);
     this.images = new Map();
-    this.frames = [];
     this.listen();
     new ResizeObserver(() => this.draw()).observe(holder);
   }
@@ -67,8 +66,7 @@ export class ImageMap {
 
   // A frame soon; `moving` for one of many.
   draw(moving = false) {
-    this.moving = moving;
-    if (moving) { clearTimeout(this.settling); this.settling = setTimeout(() => this.draw(), 160); }
+    this.moving = moving || Boolean(this.pending && this.moving);
     if (!this.pending) this.pending = requestAnimationFrame((now) => this.frame(now));
   }
 
@@ -76,8 +74,11 @@ export class ImageMap {
     this.pending = 0;
     const [width, height] = this.size, density = Math.min(2, window.devicePixelRatio || 1);
     if (!width || !height || !this.cells) return;
-    if (this.moving && this.last && now - this.last < 400) { this.points.adapt(now - this.last); this.frames.push(now - this.last); if (this.frames.length > 600) this.frames.shift(); }
-    this.last = now;
+    this.took = this.moving && this.wasMoving ? Math.min(2000, now - this.last) : 0;
+    if (this.took) this.points.adapt(this.took);
+    [this.last, this.wasMoving] = [now, this.moving];
+    clearTimeout(this.settling);
+    if (this.moving) this.settling = setTimeout(() => this.draw(), Math.max(160, 3 * this.took)); // all points, at rest
     this.points.draw(this.camera, width, height, density, this.moving);
     const context = this.overlay.getContext("2d");
     if (this.overlay.width !== width * density || this.overlay.height !== height * density) { this.overlay.width = width * density; this.overlay.height = height * density; }
