@@ -18,7 +18,7 @@ from kvicreg.training.build import build_method
 from kvicreg.training.memory import PeakMemory
 from kvicreg.training.module import SelfSupervised
 
-__all__ = ["Cost", "device_of", "measure"]
+__all__ = ["Cost", "device_of", "measure", "unknown_cost"]
 
 PAIR_BYTES = 128
 """Of a loss for each pair of images in a batch: about 32 numbers, the most of any kernel's."""
@@ -47,6 +47,11 @@ class Cost(NamedTuple):
     read_seconds: float
     loss_seconds: float
 
+    @property
+    def is_known(self) -> bool:
+        """Whether steps have been measured."""
+        return math.isfinite(self.image_seconds)
+
     def bytes(self, batch_size: int) -> int:
         """The memory that steps of this batch size take, with a margin; 0 where the system does not tell."""
         if self.fixed_bytes is None or self.image_bytes is None:
@@ -68,27 +73,31 @@ class Cost(NamedTuple):
         return self.image_seconds * batch_size + self.loss_seconds * (batch_size / LOSS_BATCH) ** 2
 
 
+def unknown_cost(settings: Settings) -> Cost:
+    """What is known of steps that nobody has taken."""
+    return Cost(device_of(settings), None, None, math.nan, 0.0, 0.0)
+
+
 def device_of(settings: Settings) -> torch.device:
     """Where a training of these settings runs."""
     on_gpu = torch.cuda.is_available() and settings.engine.accelerator in ("auto", "gpu", "cuda")
     return torch.device("cuda" if on_gpu else "cpu")
 
 
-def measure(
-    settings: Settings, data: ImageData, views: Views, encoder: nn.Module | None = None, clock: Clock | None = None
-) -> Cost:
-    """Train for a few steps of few images, forget the weights, and keep the time and the memory.
+def measure(settings: Settings, data: ImageData, views: Views, clock: Clock | None = None) -> Cost:
+    """Take a few steps of few images, forget the weights, and keep the time and the memory.
 
     Args:
         settings: those of the training, resolved.
-        encoder: a module in place of the settings' encoder; it is trained for these steps too, so give a copy.
         clock: seconds, such as `time.process_time`; by default those that pass.
     """
     clock, device = clock or time.perf_counter, device_of(settings)
     plain = settings.replace(compile=False)
-    module = SelfSupervised(build_method(plain, encoder, start=False), plain, data=data, views=views).to(device)
+    module = SelfSupervised(build_method(plain, start=False), plain, data=data, views=views).to(device)
     module.to(torch.float64 if settings.engine.precision == "64-true" else torch.float32)
     optimizer = module.configure_optimizers()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0  # whether training diverges is seen when it trains
     few = max(2, min(64, max(16, 2**16 // data.shape[1] ** 2), 2**20 // data.shape[1] ** 2))
     samples = permutation(len(data), seed=settings.engine.seed, epoch=0)[: 2 * few]
     started = clock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from kvicreg.models.resnet import ResNet18Options
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words, minutes
 from kvicreg.training.build import build_views, check_count, resolve
-from kvicreg.training.cost import Clock, Cost, device_of, measure
+from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
 from kvicreg.training.faults import is_out_of_memory
 from kvicreg.training.memory import available_bytes, total_bytes
 
@@ -63,27 +62,30 @@ def plan(
     Args:
         settings: those of the training.
         data: images from Python, in place of the settings'.
-        encoder: a module from Python, in place of the settings'.
+        encoder: a module from Python, in place of the settings'; it is not run before it trains: nothing is measured.
         time: how long the training may take, such as "30m"; by default `TIME` for images of one's own.
         clock: see `measure`.
     """
     if time is not None and settings.schedule.epochs is not None:
         raise ValueError("time and epochs both say how long to train: give one of them")
+    if time is not None and encoder is not None:
+        raise ValueError("time: an encoder from Python is not timed before it trains; give epochs")
     data = settings.data.load() if data is None else data
     is_own = not is_loaded_by(settings.data, data) or settings.data.source not in DATA_SETS
     check_count(settings, data)
     device, side = device_of(settings), getattr(data, "stored_size", data.shape[1])
-    wanted = chosen(settings, data, device) if is_own else settings
+    wanted, cost = chosen(settings, data, device) if is_own else settings, unknown_cost(settings)
     while True:
         if is_loaded_by(wanted.data, data) and wanted.data.image_size not in (None, data.shape[1]):
             data = wanted.data.load()
         views = build_views(wanted, data)
-        cost = small_steps(resolve(wanted, data, views, encoder), data, views, encoder, clock)
+        if encoder is None:
+            cost = small_steps(resolve(wanted, data, views), data, views, clock)
         fitted = fit_memory(wanted, data, cost, settings)
         if fitted.data.image_size == wanted.data.image_size:
             break
         wanted = fitted
-    if settings.schedule.epochs is None and (is_own or time is not None):
+    if settings.schedule.epochs is None and (is_own or time is not None) and cost.is_known:
         fitted = fit_time(fitted, data, cost, 60 * minutes(time or TIME[device.type]))
         if fitted.data.images != settings.data.images:
             data = fitted.data.load()
@@ -91,12 +93,10 @@ def plan(
     return Plan(fitted, data, views, cost, describe(fitted, data, cost, settings, side))
 
 
-def small_steps(
-    settings: Settings, data: ImageData, views: Views, encoder: nn.Module | None, clock: Clock | None
-) -> Cost:
+def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None) -> Cost:
     """What a step costs, where at least a small one fits."""
     try:
-        return measure(settings, data, views, copy.deepcopy(encoder), clock)
+        return measure(settings, data, views, clock)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -207,6 +207,8 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, s
         memory = "" if free is None else f" with {gigabytes(free)} of free memory"
         what = ", ".join(words[name] for name in names)
         lines.append(f"Chosen for {len(data):,} images of {side} pixels on {where}{memory}: {what}.")
+    if not cost.is_known:
+        return lines
     need = f" and {gigabytes(cost.bytes(size) + data.cache_bytes)} of memory" if cost.image_bytes else ""
     speed = f"{size / cost.seconds(size):,.0f} images/s on {cost.device.type}"
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in names if name != "epochs")

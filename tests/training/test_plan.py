@@ -48,7 +48,7 @@ def machine(monkeypatch):
     """Sets the bytes that are free (and half of all), and what a step costs: bytes of an image at 96 pixels."""
 
     def set_up(free=20_000 * MEGABYTE, image_bytes=4 * MEGABYTE, image_seconds=0.01):
-        def cost(settings, data, views, encoder=None, clock=None):
+        def cost(settings, data, views, clock=None):
             scale = (data.shape[1] / 96) ** 2
             return Cost(CPU, 100 * MEGABYTE, int(scale * image_bytes), image_seconds, 0.001, 0.02)
 
@@ -127,6 +127,25 @@ def test_sixteen_photographs_of_three_thousand_pixels_are_enough(tmp_path, machi
     side = planned.data.for_views().shape[1]
     assert side <= 2 * module.IMAGE_SIZE["cpu"]
     assert planned.data.for_views().fetch(torch.arange(2)).shape == (2, 3, side, side)
+
+
+def test_a_module_from_python_is_not_run_before_it_trains(machine):
+    class Fails(torch.nn.Module):
+        feature_dim = 4
+
+        def forward(self, x):
+            raise AssertionError("it was run")
+
+    data = ArrayData(torch.zeros(100, 1, 28, 28, dtype=torch.uint8), name="digits")
+    planned = plan(Settings(), data, encoder=Fails())
+    assert planned.settings.schedule.total_epochs == 20
+    assert not planned.cost.is_known
+    with pytest.raises(ValueError, match="time: an encoder from Python is not timed"):
+        plan(Settings(), data, encoder=Fails(), time="5m")
+
+
+def test_a_training_that_diverges_is_planned_all_the_same(tiny_config, tiny_data):
+    assert plan(tiny_config.replace(learning_rate=1e25), tiny_data).cost.is_known
 
 
 def test_a_gpu_gets_more(photographs):
