@@ -73,7 +73,7 @@ def plan(
     data = settings.data.load() if data is None else data
     is_own = not is_loaded_by(settings.data, data) or settings.data.source not in DATA_SETS
     check_count(settings, data)
-    device, side = device_of(settings), getattr(data, "stored_size", data.shape[1])
+    device, about = device_of(settings), f"{len(data):,} images of {getattr(data, 'stored_size', data.shape[1])} pixels"
     wanted, cost = chosen(settings, data, device) if is_own else settings, unknown_cost(settings)
     while True:
         if is_loaded_by(wanted.data, data) and wanted.data.image_size not in (None, data.shape[1]):
@@ -90,7 +90,7 @@ def plan(
         if fitted.data.images != settings.data.images:
             data = fitted.data.load()
             views = build_views(fitted, data)
-    return Plan(fitted, data, views, cost, describe(fitted, data, cost, settings, side))
+    return Plan(fitted, data, views, cost, describe(fitted, data, cost, settings, about))
 
 
 def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None) -> Cost:
@@ -158,12 +158,12 @@ def fit_time(settings: Settings, data: ImageData, cost: Cost, seconds: float) ->
     """The settings with as many epochs as fit into the time; with fewer images where not even one does."""
     if settings.engine.devices * settings.engine.nodes > 1:
         return settings  # each process would come to a number of its own
-    per_epoch = epoch_seconds(settings, data, cost)
-    if per_epoch > 1.1 * seconds and is_loaded_by(settings.data, data) and settings.data.images is None:
-        images = int(len(data) * seconds / per_epoch)
+    per_epoch, reading = epoch_seconds(settings, data, cost), reading_seconds(settings, data, cost)
+    if per_epoch + reading > 1.1 * seconds and is_loaded_by(settings.data, data) and settings.data.images is None:
+        images = int(len(data) * seconds / (per_epoch + reading))
         if images >= 4 * batch_size(settings, data):
             return settings.replace(epochs=1, images=images)
-    return settings.replace(epochs=max(1, min(MOST_EPOCHS, round(seconds / per_epoch))))
+    return settings.replace(epochs=max(1, min(MOST_EPOCHS, round((seconds - reading) / per_epoch))))
 
 
 def epoch_seconds(settings: Settings, data: ImageData, cost: Cost) -> float:
@@ -188,7 +188,7 @@ def gigabytes(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
 
 
-def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, side: int) -> list[str]:
+def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, about: str) -> list[str]:
     """Two sentences: what was chosen and why; how long it takes, how much memory, and which flags change it."""
     before, after, size = fixed.flat(), settings.flat(), batch_size(settings, data)
     network = ", ".join(f"{name} {after[name]}" for name in ("width", "stem") if name in after)
@@ -206,7 +206,7 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, s
         where = "the GPU" if cost.device.type == "cuda" else f"{cores()} cores"
         memory = "" if free is None else f" with {gigabytes(free)} of free memory"
         what = ", ".join(words[name] for name in names)
-        lines.append(f"Chosen for {len(data):,} images of {side} pixels on {where}{memory}: {what}.")
+        lines.append(f"Chosen for {about} on {where}{memory}: {what}.")
     if not cost.is_known:
         return lines
     need = f" and {gigabytes(cost.bytes(size) + data.cache_bytes)} of memory" if cost.image_bytes else ""
@@ -217,8 +217,13 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, s
     return lines
 
 
+def reading_seconds(settings: Settings, data: ImageData, cost: Cost) -> float:
+    """The time to decode all files once, by the workers side by side."""
+    return len(data) * cost.read_seconds / max(1, settings.data.workers or 0)
+
+
 def run_seconds(settings: Settings, data: ImageData, cost: Cost) -> float:
     """The time of a whole training; files are decoded in its first epoch."""
     schedule, per_epoch = settings.schedule, len(data) // batch_size(settings, data)
     batches = min(schedule.total_epochs * per_epoch, (schedule.max_steps or math.inf) * schedule.accumulate)
-    return batches * epoch_seconds(settings, data, cost) / per_epoch + len(data) * cost.read_seconds
+    return batches * epoch_seconds(settings, data, cost) / per_epoch + reading_seconds(settings, data, cost)

@@ -191,6 +191,16 @@ def test_where_not_even_one_pass_fits_it_is_over_fewer_images(photographs, machi
     assert len(settings.data.load()) == settings.data.images
 
 
+def test_the_time_to_decode_files_is_part_of_it(photographs, machine, monkeypatch):
+    machine(image_seconds=0.1)
+    fast, measured = plan(Settings.of(data=photographs), time="10m"), module.measure
+    monkeypatch.setattr(module, "measure", lambda *given: measured(*given)._replace(read_seconds=4.0))
+    slow = plan(Settings.of(data=photographs), time="10m")
+    assert slow.settings.schedule.epochs < fast.settings.schedule.epochs
+    assert module.run_seconds(*slow[:2], slow.cost) == pytest.approx(600, rel=0.1)
+    assert "Chosen for 120 images of 240 pixels" in slow.lines[0]
+
+
 # ---- memory
 
 
