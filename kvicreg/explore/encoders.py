@@ -47,7 +47,7 @@ def open_encoder(
     elif str(name).partition(":")[0] in ENCODERS.load():
         encoder = _by_name(str(name), weights, image_size)
     else:
-        names = ", ".join(sorted(ENCODERS.load()))
+        names = ", ".join(sorted({*ENCODERS.load()} - {"auto", "python"}))
         raise ValueError(
             f"encoder: {str(name)!r} is no run folder or checkpoint here, not {PIXELS!r} and none of {names}"
         )

@@ -125,7 +125,7 @@ def build_method(settings: Settings, encoder: nn.Module | None = None, *, start:
     projector = model.projector.build(feature_dim(encoder), model.norm)
     notes = fill_with_start(encoder, model) if start else []
     if model.checkpoint_activations:
-        _compute_again(encoder, model.encoder.choice)
+        _compute_again(encoder)
     frozen = frozen_blocks(encoder, model.freeze)
     for parameter in (p for block in frozen for p in block.parameters):
         parameter.requires_grad_(False)
@@ -137,11 +137,11 @@ def build_method(settings: Settings, encoder: nn.Module | None = None, *, start:
     return settings.method.build(encoder, projector, norm=model.norm, seed=settings.engine.seed)
 
 
-def _compute_again(encoder: nn.Module, choice: str) -> None:
+def _compute_again(encoder: nn.Module) -> None:
     """Have an encoder compute its activations again in the backward pass."""
     if not hasattr(encoder, "set_grad_checkpointing"):
         raise ValueError(
-            f"checkpoint_activations: {choice} has no set_grad_checkpointing(), as resnet18, resnet50, models of timm "
+            f"checkpoint_activations: {type(encoder).__name__} has no set_grad_checkpointing(), as resnet18, resnet50, models of timm "
             "and most of transformers have"
         )
     cast(Any, encoder).set_grad_checkpointing(True)

@@ -134,7 +134,7 @@ def test_activations_computed_again_give_the_same_gradient(tmp_path):
         gradients.append(method.encoder.conv1.weight.grad)
         assert method.encoder.recomputes is again
     torch.testing.assert_close(*gradients)
-    with pytest.raises(ValueError, match="checkpoint_activations: small-cnn has no set_grad_checkpointing"):
+    with pytest.raises(ValueError, match="checkpoint_activations: SmallCNN has no set_grad_checkpointing"):
         build_method(Settings.of(checkpoint_activations=True, image_size=16, channels=1))
 
 
