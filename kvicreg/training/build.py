@@ -141,8 +141,8 @@ def _compute_again(encoder: nn.Module) -> None:
     """Have an encoder compute its activations again in the backward pass."""
     if not hasattr(encoder, "set_grad_checkpointing"):
         raise ValueError(
-            f"checkpoint_activations: {type(encoder).__name__} has no set_grad_checkpointing(), as resnet18, resnet50, models of timm "
-            "and most of transformers have"
+            f"checkpoint_activations: {type(encoder).__name__} has no set_grad_checkpointing(), as resnet18, resnet50, "
+            "models of timm and most of transformers have"
         )
     cast(Any, encoder).set_grad_checkpointing(True)
 
