@@ -3,7 +3,6 @@ they vary along it. Measured on the losses themselves, not on formulae."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,11 +11,13 @@ from torch import Tensor
 
 from experiments.common import Experiment, Job, Result, write
 from experiments.common.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, panels
+from experiments.common.versions import as_text
 from kvicreg import losses
+from kvicreg.losses.terms import TermsLoss
 
 Curves = dict[str, list[float]]
 SAMPLES, DIRECTIONS, DECADES = 1024, 33, 4.0
-SPECTRAL: dict[str, Callable[..., Tensor]] = {
+SPECTRAL: dict[str, TermsLoss] = {
     "Kernel VICReg, linear": losses.KernelVICRegLoss("linear", covariance_weight=0.0),
     "its covariance term": losses.KernelVICRegLoss("linear", variance_weight=0.0, covariance_weight=1.0),
     "CorInfoMax (log det)": losses.CorInfoMaxLoss(),
@@ -25,7 +26,7 @@ SPECTRAL: dict[str, Callable[..., Tensor]] = {
     "MMCR (nuclear norm)": losses.MMCRLoss(),
     "FroSSL (Frobenius norm)": losses.FroSSLLoss(),
 }
-GAUSSIAN: dict[str, Callable[..., Tensor]] = {
+GAUSSIAN: dict[str, TermsLoss] = {
     "VICReg": losses.VICRegLoss(),
     "VISReg": losses.VISRegLoss(slices=4096),
     "LeJEPA (SIGReg)": losses.LeJEPALoss(1.0, slices=4096),
@@ -49,9 +50,15 @@ class Pull(Experiment, name="pull"):
         z, eigenvalues = embeddings(job.seeds[0] if job.seeds else 0)
         of_all = {name: pull(loss, z) for name, loss in {**SPECTRAL, **GAUSSIAN}.items()}
         about = {"eigenvalues": eigenvalues.tolist(), "pull": of_all, "samples": SAMPLES}
-        write(job.out / "pull.json", about)
+        write(job.out / "pull.json", about | {"fingerprint": pull_fingerprint()})
         draw(eigenvalues.tolist(), of_all, job.out / "pull")
         return Result(job, [], [], about)
+
+
+def pull_fingerprint() -> str:
+    """How hard each objective pulls at the middle direction, which changes where the objective does."""
+    z, _ = embeddings(0)
+    return as_text(*(pull(loss, z)[DIRECTIONS // 2] for loss in (*SPECTRAL.values(), *GAUSSIAN.values())))
 
 
 def embeddings(seed: int) -> tuple[Tensor, Tensor]:
@@ -64,13 +71,13 @@ def embeddings(seed: int) -> tuple[Tensor, Tensor]:
     return white * eigenvalues.sqrt(), eigenvalues
 
 
-def pull(loss: Callable[..., Tensor], z: Tensor) -> list[float]:
+def pull(loss: TermsLoss, z: Tensor) -> list[float]:
     """``-d loss / d deviation`` of every axis, where both views agree: how hard descent pulls it up or down.
 
     In units of their mean size.
     """
     leaf = z.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(loss(leaf, leaf), leaf)
+    (gradient,) = torch.autograd.grad(loss.terms(leaf, leaf).total, leaf)
     pulls = -(gradient * z).sum(0) / z.square().mean(0).sqrt()
     return [round(value, 5) for value in (pulls / pulls.abs().mean()).tolist()]
 

@@ -89,7 +89,7 @@ def agrees(old: str, new: str) -> bool:
 def statuses(path: Path) -> Counter[str]:
     """How many rows of a result file are "current", "stale", or of an "unknown version"."""
     table = json.loads(path.read_text())
-    if path.stem in ("theory", "tables"):
+    if path.stem in ("theory", "tables", "pull"):
         now = getattr(import_module(f"experiments.{path.stem}"), f"{path.stem}_fingerprint")()
         same = agrees(table["fingerprint"], now) if "fingerprint" in table else None
         return Counter([NAMES[same]])
