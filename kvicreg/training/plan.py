@@ -29,7 +29,7 @@ IMAGE_SIZE = {"cpu": 96, "cuda": 224}
 WIDTH = {"cpu": 0.5, "cuda": 1.0}
 BATCH_SIZE = {"cpu": 256, "cuda": 512}
 TIME = {"cpu": "15m", "cuda": "1h"}
-"""The defaults for photographs; those of a CPU are the best of the table in docs/training.md."""
+"""The defaults for photographs; those of a CPU are a choice until the table in docs/training.md is measured."""
 MOST_EPOCHS = 200
 SMALLEST_BATCH = 32
 """Where memory is short, images are made smaller before batches become smaller than this."""
