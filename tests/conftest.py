@@ -121,7 +121,7 @@ def browser(tmp_path_factory):
 def wait_for():
     """`wait_for(condition)`: what the condition gives once it is true."""
 
-    def wait(condition, seconds: float = 10.0):
+    def wait(condition, seconds: float = 60.0):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if outcome := condition():

@@ -227,7 +227,8 @@ def test_the_kernel_shows_values_and_directions(page, wait_for):
     wait_for(lambda: names(page, "#chosen"))
     page.find_element("id", "tab-kernel").click()
     wait_for(lambda: len(page.find_elements("css selector", "#values meter")) == 12)
-    first = names(page, "#components")
+    first = wait_for(lambda: names(page, "#components"))
+    wait_for(lambda: len(page.find_elements("css selector", "#directions button")) > 1)
     page.find_elements("css selector", "#directions button")[1].click()
     wait_for(lambda: names(page, "#components") not in ([], first))
 
