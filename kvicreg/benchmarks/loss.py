@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -112,9 +113,11 @@ def run(
         _approximation(name)
     console = Console(soft_wrap=True)
     rows: list[Row] = []
-    with Progress(console=console, transient=True) as progress:
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("measuring", total=len(cases))
         for (batch, width, views), losses in cases:
+            if not console.is_terminal:
+                print(f"{batch} x {width} ...", file=sys.stderr, flush=True)
             progress.update(task, description=f"{batch} x {width}")
             rows += _measure(batch, width, losses, repeats, device, views)
             progress.advance(task)
