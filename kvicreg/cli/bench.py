@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kvicreg.cli.errors import UsageError, check_numbers
+
 
 def bench_loss(
     out: Path = Path("bench-loss"),
@@ -34,6 +36,7 @@ def bench_loss(
         device: cpu, cuda, or auto.
         threads: of torch; all unless given.
     """
+    check_numbers(repeats=repeats, threads=threads)
     from kvicreg.benchmarks.loss import EXACT_SIZES, SCALING_SIZES, run
 
     if sizes and not scaling_sizes:
@@ -56,6 +59,7 @@ def bench_views(out: Path = Path("bench-views.json"), batch_size: int = 256, rep
         repeats: timings of each.
         threads: of torch.
     """
+    check_numbers(repeats=repeats, threads=threads, batch_size=batch_size)
     from kvicreg.benchmarks.views import run
 
     run(out, batch_size, repeats, threads)
@@ -78,6 +82,8 @@ def bench_train(
         threads: of torch.
         large: ResNet-50 and ViT-S at 64 pixels in place of two small networks.
     """
+    check_numbers(steps=steps, threads=threads)
+    check_numbers(2, batch_size=batch_size)
     from kvicreg.benchmarks.train import run
 
     run(out, batch_size, steps, threads, large)
@@ -105,6 +111,12 @@ def bench_data(
         workers: processes that decode.
         work: where the images are written for the time being; the system's temporary folder unless given.
     """
+    check_numbers(batch_size=batch_size)
+    check_numbers(0, workers=workers)
+    if min(images, folder_images) < batch_size:
+        raise UsageError(
+            f"images and folder_images must be at least batch_size, {batch_size}, got {images} and {folder_images}"
+        )
     from kvicreg.benchmarks.data import run
 
     run(out, images, folder_images, batch_size, workers, work)

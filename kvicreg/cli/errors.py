@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["UsageError", "command_line", "is_first_process", "tell", "usage_errors"]
+from kvicreg.checks import check_limits
+
+__all__ = ["UsageError", "check_numbers", "command_line", "is_first_process", "tell", "usage_errors"]
 
 command_line: list[str] = []
 """The command line being served, as results record it."""
@@ -28,6 +30,13 @@ def usage_errors() -> Iterator[None]:
         yield
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def check_numbers(at_least: float = 1, **numbers: float | None) -> None:
+    """Refuse flags with smaller numbers than this, or with such as are not finite, before any work is done."""
+    with usage_errors():
+        for name, number in numbers.items():
+            check_limits(name, number, {"at_least": at_least})
 
 
 def is_first_process() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from kvicreg.checks import check_limits
+from kvicreg.cli.errors import usage_errors
 from kvicreg.cli.images import Images, progress_bar
 
 
@@ -33,9 +35,16 @@ def explore(
     """
     import webbrowser
 
+    from kvicreg import kernels
     from kvicreg.explore.server import serve
     from kvicreg.explore.session import Session
 
+    with usage_errors():
+        check_limits("port", port, {"at_least": 0, "at_most": 65535})
+        if kernel is not None:
+            kernels.get(kernel)
+    if table is not None:
+        table.open().close()  # or the error that there is no such file
     with progress_bar() as progress:
         collection = images.open(progress)
     encoder, source = images.encoder_and_source

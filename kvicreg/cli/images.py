@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from kvicreg.cli.errors import UsageError
+from kvicreg.cli.errors import UsageError, check_numbers, usage_errors
 
 if TYPE_CHECKING:
+    from kvicreg.data import ImageData
     from kvicreg.explore import Collection
 
 
@@ -54,15 +55,26 @@ class Opening:
             )
         return places[0], places[1]
 
-    def open(self, progress: Any, source: str | None = None, split: str | None = None) -> Collection:
-        """Embed the images, or read what was embedded; another source or split may take their place."""
+    def open(
+        self,
+        progress: Any,
+        source: str | None = None,
+        split: str | None = None,
+        check: Callable[[ImageData], object] | None = None,
+    ) -> Collection:
+        """Embed the images, or read what was embedded; another source or split may take their place.
+
+        Before that, `check` is called with the images.
+        """
+        check_numbers(image_size=self.image_size, batch_size=self.batch_size)
+        check_numbers(0, workers=self.workers)
+        name, usual = self.encoder_and_source
         from kvicreg.explore import open_encoder, open_images
 
-        name, usual = self.encoder_and_source
         encoder = open_encoder(name, weights=self.weights, image_size=self.image_size, device=self.device)
         return open_images(
             encoder, source or usual, split=split or self.split, root=self.data_root, cache=self.cache,
-            batch_size=self.batch_size, workers=self.workers, progress=progress,
+            batch_size=self.batch_size, workers=self.workers, check=check, progress=progress,
         )  # fmt: skip
 
 
@@ -73,19 +85,19 @@ Images = Annotated[Opening, tyro.conf.arg(name="")]
 def progress_bar() -> Iterator[Any]:
     """A bar for each part of the work, on stderr; where that is no terminal, nothing but what lasts is told."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    from kvicreg.data.commands import bars
+
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as bars:
-        tasks: dict[str, Any] = {}
+    with bars(console, MofNCompleteColumn(), TimeRemainingColumn()) as show:
+        begun: set[str] = set()
 
         def progress(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-                if not console.is_terminal:
-                    print(f"{what}: {total:,} ...", file=sys.stderr, flush=True)
-            bars.update(tasks[what], completed=done)
+            if what not in begun and not console.is_terminal:
+                print(f"{what}: {total:,} ...", file=sys.stderr, flush=True)
+            begun.add(what)
+            show(what, done, total)
 
         yield progress
 
@@ -111,10 +123,17 @@ def search(
         count: how many to give.
         out: CSV file to write as well.
     """
+    check_numbers(count=count)
     from kvicreg.explore import write_table
+    from kvicreg.explore.collection import check_examples, read_image
+
+    def check(data: ImageData) -> None:
+        check_examples(len(data), positive, negative, has_image=image is not None)
+        if image is not None:
+            read_image(image, data)
 
     with progress_bar() as progress:
-        collection = images.open(progress)
+        collection = images.open(progress, check=check)
         matches = collection.search(image, positive=positive, negative=negative, count=count)
     for match in matches:
         print(f"{match.similarity:7.4f}  {match.name}")
@@ -149,11 +168,22 @@ def duplicates(
         against_split: another split, of the same source or of the other one.
         out: CSV file to write.
     """
+    from kvicreg.data import load
     from kvicreg.explore import duplicate_groups, leaks, write_table
+    from kvicreg.explore.duplicates import check_threshold
+
+    with usage_errors():
+        check_threshold(threshold)
+    has_others = against is not None or against_split is not None
+
+    def check(_: ImageData) -> None:
+        if has_others:
+            source = against or images.encoder_and_source[1]
+            load(source, against_split or images.split, root=images.data_root)
 
     with progress_bar() as progress:
-        collection = images.open(progress)
-        if against is not None or against_split is not None:
+        collection = images.open(progress, check=check)
+        if has_others:
             others = images.open(progress, against, against_split)
             pairs = leaks(collection, others, threshold)
             rows = [(leak.index, [_full_name(others, leak.other), leak.similarity]) for leak in pairs]
@@ -179,6 +209,7 @@ def outliers(images: Images, count: int | None = None, out: Path = Path("outlier
         count: how many; by default all.
         out: CSV file to write.
     """
+    check_numbers(count=count)
     from kvicreg.explore import outlier_scores, write_table
 
     with progress_bar() as progress:
@@ -201,11 +232,13 @@ def coreset(images: Images, keep: int = 1000, out: Path = Path("coreset.csv")) -
         keep: how many images.
         out: CSV file to write; its first rows are a smaller such subset.
     """
+    check_numbers(keep=keep)
     from kvicreg.explore import coreset as choose
     from kvicreg.explore import write_table
+    from kvicreg.explore.scores import check_keep
 
     with progress_bar() as progress:
-        collection = images.open(progress)
+        collection = images.open(progress, check=lambda data: check_keep(keep, len(data)))
         chosen = choose(collection, keep).tolist()
     rows = [(index, [number]) for number, index in enumerate(chosen, 1)]
     return f"{write_table(out, collection.data, ['order'], rows):,} of {len(collection):,} images: {out}"
@@ -237,6 +270,7 @@ def problems(
         workers: files that are looked at side by side.
         out: CSV file to write.
     """
+    check_numbers(0, tiny=tiny, blank=blank, blurred=blurred, workers=workers)
     from collections import Counter
 
     from kvicreg.data import load

@@ -53,13 +53,13 @@ def get_data(name: str, root: Path | None = None) -> str:
     from rich.progress import DownloadColumn, TransferSpeedColumn
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with _bars(console, DownloadColumn(), TransferSpeedColumn()) as progress:
+    with bars(console, DownloadColumn(), TransferSpeedColumn()) as progress:
         folder = get(name, root, say=console.print, progress=progress)
     return f"{name}: verified, in {folder}"
 
 
 @contextmanager
-def _bars(console: Console, *columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
+def bars(console: Console, *columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
     """Bars on a terminal, one for each name: a function of a name, what is done of it, and how much there is."""
     from rich.progress import BarColumn, Progress, TextColumn
 
@@ -85,7 +85,7 @@ def pack_data(
     from kvicreg.data.packing import pack
 
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    with _bars(console, MofNCompleteColumn(), TimeRemainingColumn()) as progress:
+    with bars(console, MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         packed = pack(source, out, shard_mb=shard_mb, root=root, progress=progress, **(reading or {}))
     lines = []
     if packed.left_out:

@@ -26,7 +26,7 @@ from kvicreg.measures.features import evaluating
 from kvicreg.models import PretrainedEncoder
 from kvicreg.storage import read_arrays, replacing
 
-__all__ = ["NEIGHBOURS", "Collection", "Match", "open_images"]
+__all__ = ["NEIGHBOURS", "Collection", "Match", "check_examples", "open_images", "read_image"]
 
 NEIGHBOURS = 15
 """How many neighbours of every image are looked up for duplicates, outliers and the map."""
@@ -147,27 +147,16 @@ class Collection:
 
     def embed(self, image: Content | str) -> Tensor:
         """The unit feature (q,) of an image from elsewhere: its path, or the bytes of its file."""
-        content = Path(image) if isinstance(image, str) else image
-        try:
-            pixels = decode(content, self.data.shape[0], self.data.shape[1], self.data.intensity)
-        except (ImportError, FileNotFoundError):
-            raise
-        except Exception as error:  # Pillow raises whatever the damage makes it stumble over
-            raise ValueError(f"image: it can't be read ({' '.join(str(error).split())[:200]})") from error
+        pixels = read_image(image, self.data)
         with evaluating(self.encoder):
             features = self.encoder(self.encoder.preprocess(pixels[None])).flatten(1).float().cpu()
         return self.space(features)[0]
 
     def query(self, positive: Sequence[int] = (), negative: Sequence[int] = (), image: Tensor | None = None) -> Tensor:
         """A direction (q,): towards an image and positive examples, and half as much away from negative ones."""
-        for name, examples in (("positive", positive), ("negative", negative)):
-            for example in examples:
-                if not 0 <= example < len(self):
-                    raise ValueError(f"{name}: expected numbers of images from 0 to {len(self) - 1}, got {example}")
+        check_examples(len(self), positive, negative, has_image=image is not None)
         towards = [self.unit[list(positive)]] if positive else []
         towards += [] if image is None else [image[None]]
-        if not towards:
-            raise ValueError("search: expected an image or at least one positive example, got none")
         direction = torch.cat(towards).mean(0)
         if negative:
             direction = direction - NEGATIVE_WEIGHT * self.unit[list(negative)].mean(0)
@@ -221,6 +210,27 @@ class Collection:
         return file.getvalue()
 
 
+def read_image(image: Content | str, like: ImageData) -> Tensor:
+    """The pixels (c, s, s) of an image from elsewhere, its path or the bytes of its file, as those of a source are."""
+    content = Path(image) if isinstance(image, str) else image
+    try:
+        return decode(content, like.shape[0], like.shape[1], like.intensity)
+    except (ImportError, FileNotFoundError):
+        raise
+    except Exception as error:  # Pillow raises whatever the damage makes it stumble over
+        raise ValueError(f"image: it can't be read ({' '.join(str(error).split())[:200]})") from error
+
+
+def check_examples(count: int, positive: Sequence[int], negative: Sequence[int], *, has_image: bool) -> None:
+    """Refuse a search for nothing, or by examples that are none of `count` images."""
+    for name, examples in (("positive", positive), ("negative", negative)):
+        for example in examples:
+            if not 0 <= example < count:
+                raise ValueError(f"{name}: expected numbers of images from 0 to {count - 1}, got {example}")
+    if not (positive or has_image):
+        raise ValueError("search: expected an image or at least one positive example, got none")
+
+
 def open_images(
     encoder: str | Path | PretrainedEncoder,
     source: str | Path | ImageData,
@@ -231,6 +241,7 @@ def open_images(
     batch_size: int = 256,
     workers: int = 0,
     device: str = "auto",
+    check: Callable[[ImageData], object] | None = None,
     progress: Progress | None = None,
 ) -> Collection:
     """Embed the images of a source, or read what an earlier call has embedded.
@@ -242,6 +253,7 @@ def open_images(
         root: where named data sets live.
         cache: folder for features and indices; by default `explore` beside the named data sets.
         workers: processes that decode files.
+        check: is called with the images before they are embedded; what it raises ends the call.
         progress: is called with what is being done, how much is done and how much there is.
 
     Example:
@@ -257,6 +269,8 @@ def open_images(
         data = images_for(encoder, source, split, root=root)
         if str(source) not in DATA_SETS or data.shape != load(source, split, root=root).shape:
             shown = load(source, split, root=root)
+    if check is not None:
+        check(data)
     folder = (data_root() / "explore" if cache is None else Path(cache)) / f"{weights_key(encoder)}-{source_key(data)}"
     files = embed_images(encoder, data, folder, batch_size=batch_size, workers=workers, progress=progress)
     return Collection(encoder, data, files, shown=shown, progress=progress)

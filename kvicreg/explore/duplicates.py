@@ -12,7 +12,7 @@ from kvicreg.explore.collection import Collection
 from kvicreg.explore.embedding import Embedding
 from kvicreg.explore.index import Index
 
-__all__ = ["Leak", "duplicate_groups", "duplicate_pairs", "group_pairs", "leaks"]
+__all__ = ["Leak", "check_threshold", "duplicate_groups", "duplicate_pairs", "group_pairs", "leaks"]
 
 THRESHOLD = 0.75
 

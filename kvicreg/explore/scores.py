@@ -7,7 +7,7 @@ from torch import Tensor
 
 from kvicreg.explore.collection import Collection
 
-__all__ = ["coreset", "outlier_scores"]
+__all__ = ["check_keep", "coreset", "outlier_scores"]
 
 OUTLIER_NEIGHBOURS = 10
 
@@ -36,8 +36,7 @@ def coreset(images: Collection, keep: int) -> Tensor:
         torch.Size([5])
     """
     rows = images.readable.nonzero()[:, 0]
-    if not 1 <= keep <= len(rows):
-        raise ValueError(f"keep must be from 1 to {len(rows)}, the number of readable images, got {keep}")
+    check_keep(keep, len(rows))
     unit = images.unit[rows]
     nearest = torch.full((len(rows),), -torch.inf)
     chosen = [int((unit @ unit.mean(0)).argmax())]
@@ -47,3 +46,9 @@ def coreset(images: Collection, keep: int) -> Tensor:
         chosen.append(int(nearest.argmin()))
         images.report("coreset", number + 1, keep)
     return rows[torch.tensor(chosen)]
+
+
+def check_keep(keep: int, count: int) -> None:
+    """Refuse a subset that is empty, or larger than the number of readable images."""
+    if not 1 <= keep <= count:
+        raise ValueError(f"keep must be from 1 to {count}, the number of readable images, got {keep}")

@@ -76,6 +76,19 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--compile=true"], "--compile takes no value"),
         (["train", "--no-compile", "False"], "--no-compile takes no value"),
         (["train", "--zzzzz", "1"], "more (--help all)"),
+        (["search", "runs/first", "photos", "--count", "0"], "count must be at least 1, got 0"),
+        (["search", "runs/first", "photos", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
+        (["outliers", "runs/first", "photos", "--count", "-3"], "count must be at least 1, got -3"),
+        (["duplicates", "runs/first", "photos", "--threshold", "7"], "threshold must be a cosine from -1 to 1, got 7"),
+        (["coreset", "runs/first", "photos", "--keep", "0"], "keep must be at least 1, got 0"),
+        (["problems", "photos", "--tiny", "-1"], "tiny must be at least 0, got -1"),
+        (
+            ["explore", "runs/first", "photos", "--port", "70000"],
+            "port must be at least 0 and at most 65535, got 70000",
+        ),
+        (["explore", "runs/first", "photos", "--kernel", "rfb"], "did you mean 'rbf'"),
+        (["bench", "data", "--images", "0"], "images and folder_images must be at least batch_size, 512, got 0"),
+        (["bench", "loss", "--repeats", "0"], "repeats must be at least 1, got 0"),
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):

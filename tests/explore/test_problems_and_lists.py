@@ -84,6 +84,26 @@ def test_wrong_places_are_wrong_usage(capsys):
     assert "expected RUN SOURCE, or SOURCE with --encoder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["search", "--image", "no.jpg"], "no.jpg is not a file"),
+        (["search"], "expected an image or at least one positive example, got none"),
+        (["search", "--positive", "40"], "positive: expected numbers of images from 0 to 39, got 40"),
+        (["coreset", "--keep", "41"], "keep must be from 1 to 40, the number of readable images, got 41"),
+        (["duplicates", "--against", "nowhere"], "neither a data set's name nor a folder"),
+        (["explore", "--table", "no.csv"], "No such file or directory: no.csv"),
+    ],
+)
+def test_what_is_wrong_is_told_before_images_are_embedded(photos, tmp_path, capsys, argv, sentence):
+    command, *flags = argv
+    assert main([command, str(photos), "--encoder", "pixels", "--cache", str(tmp_path / "cache"), *flags]) == 1
+    message = capsys.readouterr().err
+    assert sentence in message
+    assert message.startswith(f"kvicreg {command}: ")  # no empty line, and no progress
+    assert not (tmp_path / "cache").exists()
+
+
 def test_links_lead_to_the_files_and_equal_names_are_numbered(photos, tmp_path):
     table = tmp_path / "list.csv"
     table.write_text("image\nphotos/green/001.png\nphotos/red <b>/001.png\nphotos/gone.png\n")
