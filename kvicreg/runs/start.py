@@ -10,9 +10,9 @@ from kvicreg.models.checkpoints import read_checkpoint
 from kvicreg.models.encoder import Normalization
 from kvicreg.models.start import start_from
 from kvicreg.runs.settings import ModelOptions
-from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, is_checkpoint
+from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, check_path, is_checkpoint
 
-__all__ = ["fill_with_start", "start_normalization"]
+__all__ = ["check_start", "fill_with_start", "start_normalization"]
 
 
 def fill_with_start(encoder: nn.Module, model: ModelOptions) -> list[str]:
@@ -23,6 +23,12 @@ def fill_with_start(encoder: nn.Module, model: ModelOptions) -> list[str]:
     if model.init is None:
         return []
     return [start_from(encoder, _weights(model.init), model.init, model.encoder)]
+
+
+def check_start(model: ModelOptions) -> None:
+    """Refuse weights to start from that are not there."""
+    if model.init is not None:
+        check_path(model.init)
 
 
 def start_normalization(model: ModelOptions, channels: int) -> Normalization | None:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from kvicreg.models.weights import fill, one_line, read_safetensors, serialized
 
 __all__ = [
-    "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "checkpoint_path", "has_encoder",
-    "is_checkpoint", "split",
+    "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "check_path", "checkpoint_path",
+    "has_encoder", "is_checkpoint", "split",
 ]  # fmt: skip
 
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
@@ -43,6 +43,12 @@ def split(path: str | Path) -> tuple[Path, Which | None]:
     return path, None
 
 
+def check_path(path: str | Path) -> None:
+    """Refuse a path where nothing is."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no file or folder {path}")
+
+
 def is_checkpoint(file: Path) -> bool:
     """Whether a file is a checkpoint of a training by kvicreg, and not by another program."""
     if file.suffix != ".ckpt" or not file.is_file():
@@ -65,6 +71,7 @@ class StoredEncoder:
     def __init__(self, path: str | Path, which: Which | None = None) -> None:
         folder, named = split(path)
         which = which or named
+        check_path(folder)
         self.checkpoint: Path | None = None
         if folder.suffix == ".ckpt":  # one that lies elsewhere
             self.checkpoint, folder = folder, folder.parent

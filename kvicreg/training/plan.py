@@ -16,6 +16,7 @@ from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.resnet import ResNet18Options
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words, minutes
+from kvicreg.runs.start import check_start
 from kvicreg.training.build import build_views, check_count, resolve
 from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
 from kvicreg.training.faults import is_out_of_memory
@@ -70,6 +71,12 @@ def plan(
         raise ValueError("time and epochs both say how long to train: give one of them")
     if time is not None and encoder is not None:
         raise ValueError("time: an encoder from Python is not timed before it trains; give epochs")
+    if time is not None and settings.engine.devices * settings.engine.nodes > 1:
+        raise ValueError(
+            "time: each of several processes would come to epochs of its own; give --epochs, and --time-limit to stop "
+            "when a time is over"
+        )
+    check_start(settings.model)
     data = settings.data.load() if data is None else data
     is_own = not is_loaded_by(settings.data, data) or settings.data.source not in DATA_SETS
     check_count(settings, data)

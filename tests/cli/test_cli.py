@@ -108,6 +108,9 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
         (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
         (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "and no checkpoint last.ckpt"),
+        (["train", "--init", "{tmp}/no.pth", "--data", "{tmp}/nowhere"], "there is no file or folder {tmp}/no.pth"),
+        (["train", "--time", "10m", "--devices", "2", "--out", "{tmp}/r"], "give --epochs, and --time-limit to stop"),
+        (["embed", "{tmp}/none", "mnist-small"], "there is no file or folder {tmp}/none"),
         (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
         (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
         (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json with encoder.safetensors, and no checkpoint"),
@@ -118,7 +121,7 @@ def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence)
     (tmp_path / "bad.yaml").write_text("epocs: 3\n")
     code, said = tell(*(word.format(tmp=tmp_path) for word in argv))
     assert code == 1
-    assert sentence in said
+    assert sentence.format(tmp=tmp_path) in said
     assert not (tmp_path / "r").exists()
 
 
