@@ -51,8 +51,7 @@ def parse_flags(
         if not word.startswith("--") or name in active or name.removeprefix("no_") in active:
             continue
         if name not in readers(cls):
-            near = did_you_mean(flag(name), map(flag, readers(cls)), "--help all")
-            raise UsageError(f"there is no flag {word}; {near}")
+            raise UsageError(f"there is no flag {word}; {_meant(name, cls, active)}")
         with usage_errors():
             cls.of(**{**_choices(cls, argv, base or {}), name: None})
     _check_switches(argv, active)
@@ -62,6 +61,14 @@ def parse_flags(
     for setting in active.values():
         _add(parser, setting)
     return vars(parser.parse_args(list(argv)))
+
+
+def _meant(name: str, cls: type[Options], active: Mapping[str, Setting]) -> str:
+    """What a flag that is not there may have meant: a value of another one, as in --wandb, or one of a like name."""
+    for setting in active.values():
+        if name.replace("_", "-") in (*setting.choices, *typing.get_args(setting.type)):
+            return f"did you mean {flag(setting.name)} {name.replace('_', '-')}?"
+    return did_you_mean(flag(name), map(flag, readers(cls)), "--help all")
 
 
 def _check_switches(argv: Sequence[str], active: Mapping[str, Setting]) -> None:

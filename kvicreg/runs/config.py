@@ -13,6 +13,8 @@ from kvicreg.storage import read_yaml
 __all__ = ["dump_settings", "load_settings", "recipe", "recipes"]
 
 RECIPES = Path(__file__).parent / "recipes"
+REMOVED = ("wandb",)
+"""Settings that there were before, and that config files of runs may still have, as null."""
 
 
 def recipes() -> dict[str, dict[str, Any]]:
@@ -40,7 +42,8 @@ def load_settings(name_or_path: str | Path) -> Settings:
         64
     """
     try:
-        return Settings.of(**recipe(name_or_path))
+        given = recipe(name_or_path)
+        return Settings.of(**{name: value for name, value in given.items() if value is not None or name not in REMOVED})
     except ValueError as error:
         raise ValueError(f"{name_or_path}: {error}") from error
 

@@ -161,9 +161,10 @@ class RecordOptions(Options):
     )
     probe_every: int = option(1, "Epochs between online probes.", above=0)
     logger: Literal["tensorboard", "csv", "wandb", "mlflow"] = option(
-        "tensorboard", "Lightning's logger for the run's numbers; mlflow goes where MLFLOW_TRACKING_URI says."
+        "tensorboard",
+        "Lightning's logger for the run's numbers; mlflow goes where MLFLOW_TRACKING_URI says, wandb into the project "
+        "WANDB_PROJECT.",
     )
-    wandb: str | None = option(None, "Weights & Biases project to log to, beside another logger too.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ __all__ = ["MAY_CHANGE", "check_given", "continued", "go_on"]
 
 MAY_CHANGE = (
     "epochs", "max_steps", "time_limit", "log_every", "checkpoint_steps", "checkpoint_minutes", "probe_every",
-    "logger", "wandb", "workers", "cache_mb", "cache_folder", "data_root", "accelerator", "devices", "nodes",
+    "logger", "workers", "cache_mb", "cache_folder", "data_root", "accelerator", "devices", "nodes",
     "strategy", "timeout_minutes",
 )  # fmt: skip
 """How long a run takes, what is noted on the way, and the machines it runs on."""

@@ -11,38 +11,37 @@ from typing import Any
 from lightning.pytorch import loggers
 
 from kvicreg.runs import RunFolder
-from kvicreg.runs.settings import RecordOptions
 
-__all__ = ["build_loggers"]
-
-
-def build_loggers(record: RecordOptions, run: RunFolder) -> list[Any]:
-    """The logger of the settings, and Weights & Biases where a project of it is given."""
-    names = [record.logger, *(["wandb"] if record.wandb is not None and record.logger != "wandb" else [])]
-    return [_LOGGERS[name](record, run.path) for name in names]
+__all__ = ["build_logger"]
 
 
-def _tensorboard(record: RecordOptions, folder: Path) -> Any:
+def build_logger(name: str, run: RunFolder) -> Any:
+    """The logger of that name for a run."""
+    return _LOGGERS[name](run.path)
+
+
+def _tensorboard(folder: Path) -> Any:
     return loggers.TensorBoardLogger(folder, name="tensorboard", version="")
 
 
-def _csv(record: RecordOptions, folder: Path) -> Any:
+def _csv(folder: Path) -> Any:
     return loggers.CSVLogger(folder, name="csv", version="")
 
 
-def _wandb(record: RecordOptions, folder: Path) -> Any:
+def _wandb(folder: Path) -> Any:
+    """Into the project that WANDB_PROJECT names, or else into one of our name."""
     _check_installed("wandb", "wandb")
-    return loggers.WandbLogger(project=record.wandb or PROJECT, name=folder.name, save_dir=folder)
+    return loggers.WandbLogger(project=os.environ.get("WANDB_PROJECT") or PROJECT, name=folder.name, save_dir=folder)
 
 
-def _mlflow(record: RecordOptions, folder: Path) -> Any:
+def _mlflow(folder: Path) -> Any:
     """To the server or store that MLFLOW_TRACKING_URI names, or else to a data base in the run's folder."""
     _check_installed("mlflow", "mlflow-skinny")
     where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder.resolve() / 'mlflow.db'}"
     return loggers.MLFlowLogger(PROJECT, run_name=folder.name, tracking_uri=where)
 
 
-_LOGGERS: dict[str, Callable[[RecordOptions, Path], Any]] = {
+_LOGGERS: dict[str, Callable[[Path], Any]] = {
     "tensorboard": _tensorboard, "csv": _csv, "wandb": _wandb, "mlflow": _mlflow,
 }  # fmt: skip
 PROJECT = "kvicreg"

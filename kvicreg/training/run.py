@@ -29,7 +29,7 @@ from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
 from kvicreg.training.continuing import check_given, continued, go_on
 from kvicreg.training.faults import ProcessWatch, clear_errors, is_lost_process, is_out_of_memory, strategy_of
 from kvicreg.training.guard import StepGuard
-from kvicreg.training.loggers import build_loggers
+from kvicreg.training.loggers import build_logger
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
 from kvicreg.training.plan import plan
@@ -113,7 +113,7 @@ def train(
         trainer = build_trainer(
             settings,
             callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks, stopping],
-            logger=build_loggers(settings.record, run),
+            logger=build_logger(settings.record.logger, run),
         )
 
         # nothing has been written so far

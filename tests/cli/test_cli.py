@@ -76,6 +76,8 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--compile=true"], "--compile takes no value"),
         (["train", "--no-compile", "False"], "--no-compile takes no value"),
         (["train", "--zzzzz", "1"], "more (--help all)"),
+        (["train", "--wandb", "project"], "there is no flag --wandb; did you mean --logger wandb?"),
+        (["train", "--kernel-simclr"], "there is no flag --kernel-simclr; did you mean --method kernel-simclr?"),
         (["search", "runs/first", "photos", "--count", "0"], "count must be at least 1, got 0"),
         (["search", "runs/first", "photos", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
         (["outliers", "runs/first", "photos", "--count", "-3"], "count must be at least 1, got -3"),

@@ -31,7 +31,7 @@ def hostile(three_runs, tmp_path_factory):
     results["versions"] = {BREAK_OUT: "1"}
     (run / "results.json").write_text(json.dumps(results))
     folder = RunFolder(run)
-    folder.write_settings(folder.settings.replace(wandb=BREAK_OUT, data_root=f"{Path.home()}/private/images"))
+    folder.write_settings(folder.settings.replace(cache_folder=BREAK_OUT, data_root=f"{Path.home()}/private/images"))
     rows = (run / "metrics.csv").read_text().replace("embeddings shrink", '"' + SCRIPT + " in /home/alice/photos" + '"')
     (run / "metrics.csv").write_text(rows)
     return write_report([run])

@@ -233,6 +233,14 @@ def test_settings_survive_yaml(tmp_path, method):
     assert load_settings(tmp_path / "c.yaml") == settings
 
 
+def test_a_config_with_a_setting_that_is_no_longer_there_loads_where_it_is_null(tmp_path):
+    (tmp_path / "config.yaml").write_text("epochs: 7\nwandb: null\n")
+    assert load_settings(tmp_path / "config.yaml") == Settings.of(epochs=7)
+    (tmp_path / "config.yaml").write_text("wandb: project\n")
+    with pytest.raises(ValueError, match="there is no setting 'wandb'"):
+        load_settings(tmp_path / "config.yaml")
+
+
 def test_numbers_are_read_as_people_write_them():
     settings = Settings.of(**yaml.safe_load("learning_rate: 3e-4\nwidth: 2"))
     assert settings.optimizer.learning_rate == 3e-4

@@ -6,7 +6,9 @@ import csv
 
 import pytest
 
+from kvicreg.runs import RunFolder
 from kvicreg.training import train
+from kvicreg.training.loggers import build_logger
 
 
 def test_csv_takes_the_place_of_tensorboard(tiny_config, tiny_data):
@@ -27,6 +29,17 @@ def test_a_missing_tracker_is_named_before_anything_is_written(tiny_config, tiny
     with pytest.raises(ImportError, match=rf"needs the package {package}: pip install 'kvicreg\[track\]'"):
         train(tiny_config.replace(logger=logger), data=tiny_data, quiet=True)
     assert not tiny_config.folder.exists()
+
+
+@pytest.mark.parametrize(("variable", "project"), [(None, "kvicreg"), ("mine", "mine")])
+def test_the_project_of_weights_and_biases_is_its_own_variable(tmp_path, monkeypatch, variable, project):
+    monkeypatch.setattr("kvicreg.training.loggers.find_spec", lambda name: True)
+    monkeypatch.setattr("kvicreg.training.loggers.loggers.WandbLogger", lambda **given: given)
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("WANDB_PROJECT", variable)
+    run = RunFolder(tmp_path / "first")
+    assert build_logger("wandb", run) == {"project": project, "name": "first", "save_dir": run.path}
 
 
 def test_mlflow_has_every_number_of_the_run(tiny_config, tiny_data, monkeypatch, tmp_path):
