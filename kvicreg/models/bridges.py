@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
 
 from kvicreg.models.encoder import EncoderOptions
+from kvicreg.models.operators import make_torchvision_importable
 from kvicreg.models.weights import one_line
 from kvicreg.options import option
 
-__all__ = ["BridgeOptions", "check_patches", "measured"]
+__all__ = ["BridgeOptions", "PooledOptions", "check_patches", "measured"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +47,18 @@ class BridgeOptions(EncoderOptions):
         except Exception as error:  # a library raises whatever an argument makes it stumble over
             raise ValueError(f"encoder {self.choice} can't be built: {one_line(error)}") from error
 
-    def missing(self, package: str, error: Exception) -> ImportError:
-        """That the library is not there, or does not work."""
-        why = "" if isinstance(error, ModuleNotFoundError) else f" that works ({one_line(error)})"
-        return ImportError(
-            f"encoder {self.choice!r} needs the package {package}{why}: pip install 'kvicreg[backbones]'"
-            + (" torchvision" if package == "torchvision" else "")
-        )
+    def imported(self, name: str) -> Any:
+        """A module of the library; an ImportError says what to install where it is not there, or does not work."""
+        try:
+            make_torchvision_importable()
+            return importlib.import_module(name)
+        except (ImportError, RuntimeError) as error:  # a wheel built for another torch raises RuntimeError
+            package = name.partition(".")[0]
+            why = "" if isinstance(error, ModuleNotFoundError) else f" that works ({one_line(error)})"
+            more = " torchvision" if package == "torchvision" else ""
+            raise ImportError(
+                f"encoder {self.choice!r} needs the package {package}{why}: pip install 'kvicreg[backbones]'{more}"
+            ) from error
 
     def unavailable(self, error: Exception) -> OSError:
         """That published weights can't be had."""
@@ -59,6 +66,15 @@ class BridgeOptions(EncoderOptions):
             f"--pretrained: the weights of {self.choice} could not be loaded ({one_line(error)}); where there is no "
             "network, bring them as a file and pass --init FILE"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledOptions(BridgeOptions):
+    """What is read where a model's features can be pooled in several ways."""
+
+    pooling: Literal["model", "token", "avg"] = option(
+        "model", "Features: as the model means it, its class token, or the mean over all places."
+    )
 
 
 def _literal(value: ast.expr) -> Any:

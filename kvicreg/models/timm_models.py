@@ -5,34 +5,26 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
-from kvicreg.models.bridges import BridgeOptions, check_patches, measured
+from kvicreg.models.bridges import PooledOptions, check_patches, measured
 from kvicreg.models.encoder import IMAGENET, Normalization
-from kvicreg.models.operators import make_torchvision_importable
 from kvicreg.options import did_you_mean, option
 
 __all__ = ["TimmOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimmOptions(BridgeOptions, name="timm"):
+class TimmOptions(PooledOptions, name="timm"):
     """A model of timm, pooled as the model means it, unless `pooling` says otherwise."""
 
     model: str = option("", "Name of the model.", argument=True)
-    pooling: Literal["model", "token", "avg"] = option(
-        "model", "Features: as the model means it, its class token, or the mean over all places."
-    )
 
     def library(self) -> Any:
         """The package timm, where it has this model."""
-        try:
-            make_torchvision_importable()
-            import timm
-        except (ImportError, RuntimeError) as error:
-            raise self.missing("timm", error) from error
+        timm = self.imported("timm")
         if not timm.is_model(self.model):
             raise ValueError(f"timm has no model {self.model!r}; {did_you_mean(self.model, timm.list_models())}")
         return timm

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from kvicreg.models.bridges import BridgeOptions, check_patches, measured
 from kvicreg.models.encoder import IMAGENET, Normalization
-from kvicreg.models.operators import make_torchvision_importable
 from kvicreg.options import did_you_mean, option
 
 __all__ = ["TorchvisionOptions"]
@@ -24,11 +23,7 @@ class TorchvisionOptions(BridgeOptions, name="torchvision"):
 
     def library(self) -> Any:
         """The models of torchvision, where this one is among them."""
-        try:
-            make_torchvision_importable()
-            from torchvision import models
-        except (ImportError, RuntimeError) as error:  # a wheel built for another torch raises RuntimeError
-            raise self.missing("torchvision", error) from error
+        models = self.imported("torchvision.models")
         names = models.list_models(module=models)
         if self.model not in names:
             raise ValueError(f"torchvision has no model {self.model!r}; {did_you_mean(self.model, names)}")

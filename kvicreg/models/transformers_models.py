@@ -6,13 +6,12 @@ import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
-from kvicreg.models.bridges import BridgeOptions, check_patches, measured
+from kvicreg.models.bridges import PooledOptions, check_patches, measured
 from kvicreg.models.encoder import Normalization
-from kvicreg.models.operators import make_torchvision_importable
 from kvicreg.models.weights import one_line
 from kvicreg.options import option
 
@@ -23,23 +22,15 @@ DERIVED = ("out_features", "out_indices", "stage_names", "architectures", "trans
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformersOptions(BridgeOptions, name="hf"):
+class TransformersOptions(PooledOptions, name="hf"):
     """A model of transformers."""
 
     model: str = option("", "Name on the hub, folder, or kind of model.", argument=True)
     library_config: str | None = option(None, "The model's config.json as a text; by default that of its name.")
-    pooling: Literal["model", "token", "avg"] = option(
-        "model", "Features: as the model means it, its class token, or the mean over all places."
-    )
 
     def library(self) -> Any:
         """The package transformers."""
-        try:
-            make_torchvision_importable()
-            import transformers
-        except (ImportError, RuntimeError) as error:
-            raise self.missing("transformers", error) from error
-        return transformers
+        return self.imported("transformers")
 
     def resolved(self, image_size: int) -> TransformersOptions:
         """With the config written out, so that no network is needed to build the model again."""
