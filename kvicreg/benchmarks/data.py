@@ -7,8 +7,6 @@ training: random order, worker processes, no image kept. Rates are per second of
 from __future__ import annotations
 
 import io
-import json
-import platform
 import resource
 import tempfile
 import time
@@ -17,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from kvicreg.benchmarks.measure import write_result
 from kvicreg.data import batches, load
 from kvicreg.data.packing import pack
 
@@ -29,12 +27,7 @@ _POINTS = 50
 
 
 def run(
-    out: Path = Path("bench-data.json"),
-    images: int = 1_000_000,
-    folder_images: int = 20_000,
-    batch_size: int = 512,
-    workers: int = 2,
-    work: Path | None = None,
+    out: Path, images: int, folder_images: int, batch_size: int, workers: int, work: Path | None = None
 ) -> dict[str, Any]:
     """Pack, read an epoch of the shards and one of a folder; print a summary, write `out` and a figure beside it.
 
@@ -57,18 +50,14 @@ def run(
         (root / "images.npy").unlink()
         shards = read_epoch(str(root / "shards"), batch_size, workers, say)
         folder = read_epoch(str(root / "folder"), batch_size, workers, say)
-    result = {
+    conditions = {
         "what": f"an epoch of training's reading: {SIDE}x{SIDE} PNG in random order, batches of {batch_size}, "
         f"{workers} worker processes, no image kept; rates are per second of core time, memory is the proportional set "
         "size of all processes",
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-        "packing_images_per_second": round(images / packing),
-        "shards": shards | {"files": packed.shards, "megabytes": round(packed.size / 1e6)},
-        "folder": folder,
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=2) + "\n")
+    shards |= {"files": packed.shards, "megabytes": round(packed.size / 1e6)}
+    rate = round(images / packing)
+    result = write_result(out, conditions, packing_images_per_second=rate, shards=shards, folder=folder)
     draw(result, out.with_suffix(".png"))
     return result
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
-import platform
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +15,7 @@ import torch
 from torch import nn
 
 from kvicreg import KernelVICRegLoss, VICRegLoss, kernels, operators
-from kvicreg.benchmarks.measure import SECONDS_PER_SIZE, measure
+from kvicreg.benchmarks.measure import SECONDS_PER_SIZE, measure, write_result
 from kvicreg.benchmarks.peers import METRIC_LEARNING, PUBLISHED, peers
 from kvicreg.losses import (
     CodingRateLoss,
@@ -83,12 +81,12 @@ class Row:
 
 
 def run(
-    out: Path = Path("bench-loss"),
-    sizes: Sequence[str] = EXACT_SIZES,
-    scaling_sizes: Sequence[str] = SCALING_SIZES,
-    kernel_names: Sequence[str] = ("linear", "polynomial", "rbf", "laplacian", "rq", "laplacian-l1"),
-    approximations: Sequence[str] = ("rff:512", "nystrom:512"),
-    repeats: int = 7,
+    out: Path,
+    sizes: Sequence[str],
+    scaling_sizes: Sequence[str],
+    kernel_names: Sequence[str],
+    approximations: Sequence[str],
+    repeats: int,
     device: str = "auto",
     threads: int | None = None,
 ) -> list[Row]:
@@ -122,7 +120,6 @@ def run(
             rows += _measure(batch, width, losses, repeats, device, views)
             progress.advance(task)
     _show(rows, console)
-    out.mkdir(parents=True, exist_ok=True)
     slopes = {name: scaling_slopes(rows, name) for name in approximations if len(scaling_sizes) > 1}
     _write(rows, out, {**_conditions(repeats, device), "slopes": slopes})
     draw(rows, out)
@@ -151,17 +148,15 @@ def _conditions(repeats: int, device: str) -> dict[str, Any]:
         "peer": "ratio and peer_* are to the faster of the peers at each size, which `peer` names",
         "peers": {name: PEERS[name] for name in peers()},
         "repeats": f"{repeats}, or at least 3 where they take more than {SECONDS_PER_SIZE:.0f} s",
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "spin_count": os.environ.get("GOMP_SPINCOUNT", "default"),
-        "torch": torch.__version__,
     }
 
 
 def _write(rows: Sequence[Row], out: Path, conditions: dict[str, Any]) -> None:
     """Write bench-loss.json, .md and .csv."""
-    content = {**conditions, "rows": [asdict(row) for row in rows]}
-    (out / "bench-loss.json").write_text(json.dumps(content, indent=2) + "\n")
+    write_result(out / "bench-loss.json", conditions, rows=[asdict(row) for row in rows])
     (out / "bench-loss.md").write_text(markdown(rows))
     with (out / "bench-loss.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(rows[0])))

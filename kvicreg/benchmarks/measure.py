@@ -1,9 +1,11 @@
-"""Time and memory of losses that take turns, so that all of them see the same machine."""
+"""What benchmarks share: losses that take turns, so that all of them see the same machine, and the file of a result."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["SECONDS_PER_SIZE", "Cost", "measure"]
+__all__ = ["SECONDS_PER_SIZE", "Cost", "measure", "using_threads", "write_result"]
 
 SECONDS_PER_SIZE = 20.0
 """Slow sizes are timed three times at least, and no more often than fits into this."""
@@ -61,6 +63,25 @@ def measure(
             view.grad = None  # or the step would begin by giving back what it has to hold in the end
         costs[name] = Cost(1e3 * statistics.median(seconds), _peak_mib(partial(step, loss), device))
     return costs
+
+
+@contextlib.contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """So many threads of torch, and then as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def write_result(out: Path, conditions: Mapping[str, Any], **measured: Any) -> dict[str, Any]:
+    """Write, as JSON, under which conditions and on what kind of machine was measured what; returns it."""
+    result = {**conditions, "machine": platform.machine(), "torch": torch.__version__, **measured}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=2) + "\n")
+    return result
 
 
 def _of_first(loss: Callable[..., Tensor], count: int, *views: Tensor) -> Tensor:

@@ -8,8 +8,6 @@ optimizer, record); `network` is forward, backward and optimizer of the same enc
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import tempfile
 import time
@@ -21,6 +19,7 @@ import lightning.pytorch as pl
 import torch
 from torch import Tensor
 
+from kvicreg.benchmarks.measure import using_threads, write_result
 from kvicreg.benchmarks.peers import published_vicreg
 from kvicreg.benchmarks.views import kornia_views
 from kvicreg.data import ArrayData, view_config
@@ -48,33 +47,24 @@ LARGE: dict[str, dict[str, Any]] = {
 LIMIT = 1.12
 
 
-def run(
-    out: Path = Path("bench-train.json"), batch_size: int = 256, steps: int = 20, threads: int = 1, large: bool = False
-) -> list[dict[str, Any]]:
+def run(out: Path, batch_size: int, steps: int, threads: int, *, large: bool = False) -> list[dict[str, Any]]:
     """Time the loops; print a table, write `out`, return its rows. Times are medians over `steps`."""
     from kvicreg.benchmarks import jpeg  # it uses what is below
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with using_threads(threads):
         cases = LARGE if large else CASES
         rows = [measure(name, case, batch_size, steps) for name, case in cases.items()]
         files = None if large else jpeg.measure(batch_size, steps)
-    finally:
-        torch.set_num_threads(before)
     _show(rows, files)
-    setting = {
+    conditions = {
         "what": f"time per training step; ratio = kvicreg / network alone, round by round; the target: at most {LIMIT}",
         "peer": "kornia views and VICReg in its published form in a plain loop around the same network; of files a "
         "DataLoader of Pillow",
         "batch_size": batch_size,
         "steps": steps,
         "threads": threads,
-        "machine": platform.machine(),
-        "torch": torch.__version__,
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(setting | {"rows": rows, "files": files}, indent=2) + "\n")
+    write_result(out, conditions, rows=rows, files=files)
     return rows
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from kvicreg.benchmarks.measure import using_threads, write_result
 from kvicreg.data import ViewConfig, Views, view_config
 
 CASES = {  # name: (preset, channels, side)
@@ -21,9 +20,7 @@ CASES = {  # name: (preset, channels, side)
 }
 
 
-def run(
-    out: Path = Path("bench-views.json"), batch_size: int = 256, repeats: int = 21, threads: int = 1
-) -> list[dict[str, object]]:
+def run(out: Path, batch_size: int, repeats: int, threads: int) -> list[dict[str, object]]:
     """Time two views of a batch, ours and kornia's in turn; print a table, write `out`, return its rows.
 
     Rates are images per second of one core's time, counting each view as an image, from the median of `repeats`
@@ -32,12 +29,8 @@ def run(
     from rich.console import Console
     from rich.table import Table
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with using_threads(threads):
         rows = [measure(name, *case, batch_size, repeats) for name, case in CASES.items()]
-    finally:
-        torch.set_num_threads(before)
     table = Table("views", "kvicreg, images/s", "kornia, images/s", "ratio", box=None, header_style="bold")
     for row in rows:
         table.add_row(
@@ -45,17 +38,14 @@ def run(
             f"{row['ratio']} x" if row["ratio"] else "",
         )  # fmt: skip
     Console(soft_wrap=True).print(table)
-    setting = {
+    conditions = {
         "what": "images per second of one core's time, two views of a batch, median of the repeats",
         "batch_size": batch_size,
         "repeats": repeats,
         "threads": threads,
-        "machine": platform.machine(),
-        "torch": torch.__version__,
         "kornia": _kornia_version(),
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(setting | {"rows": rows}, indent=2) + "\n")
+    write_result(out, conditions, rows=rows)
     return rows
 
 

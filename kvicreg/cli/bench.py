@@ -82,11 +82,11 @@ def bench_train(
         threads: of torch.
         large: ResNet-50 and ViT-S at 64 pixels in place of two small networks.
     """
-    check_numbers(steps=steps, threads=threads)
-    check_numbers(2, batch_size=batch_size)
+    check_numbers(threads=threads)
+    check_numbers(2, steps=steps, batch_size=batch_size)
     from kvicreg.benchmarks.train import run
 
-    run(out, batch_size, steps, threads, large)
+    run(out, batch_size, steps, threads, large=large)
     return f"Timings: {out}"
 
 

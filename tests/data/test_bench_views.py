@@ -23,7 +23,7 @@ def table_rows(page: Path) -> list[list[str]]:
 def test_a_small_run_writes_its_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kornia", reason="kornia is the peer that is measured beside")
     threads = torch.get_num_threads()
-    rows = run(tmp_path / "out" / "bench.json", batch_size=4, repeats=1)
+    rows = run(tmp_path / "out" / "bench.json", batch_size=4, repeats=1, threads=1)
     written = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert written["rows"] == rows
     assert [row["views"] for row in rows] == list(CASES)

@@ -11,7 +11,7 @@ def test_every_loop_is_timed_in_every_round(tmp_path, monkeypatch, capsys):
     small = {"encoder": "small-cnn", "width": 0.25, "channels": 1, "image_size": 16, "views": "digits"}
     monkeypatch.setattr(train, "CASES", {"tiny": small})
     monkeypatch.setattr(jpeg, "SIZE", 16)
-    rows = train.run(tmp_path / "bench.json", batch_size=16, steps=3)
+    rows = train.run(tmp_path / "bench.json", batch_size=16, steps=3, threads=1)
     written = json.loads((tmp_path / "bench.json").read_text())
     assert written["rows"] == rows
     assert written["steps"] == 3
@@ -28,7 +28,7 @@ def test_without_a_peer_there_is_a_table_all_the_same(tmp_path, monkeypatch, cap
     monkeypatch.setattr(train, "CASES", {"x": {}})
     monkeypatch.setattr(train, "measure", lambda *_: row | {"peer_images_per_second": None})
     monkeypatch.setattr(jpeg, "measure", lambda *_: files | {"peer_images_per_second": None})
-    train.run(tmp_path / "bench.json")
+    train.run(tmp_path / "bench.json", batch_size=16, steps=3, threads=1)
     assert capsys.readouterr().out.count("not installed") == 2
 
 
