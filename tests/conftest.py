@@ -105,6 +105,8 @@ FLAGS = """--headless=new --no-sandbox --use-angle=swiftshader --enable-unsafe-s
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("needs chromium and chromedriver")
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
@@ -130,3 +132,17 @@ def wait_for():
         raise AssertionError("it did not happen")
 
     return wait
+
+
+@pytest.fixture
+def load_page(browser, wait_for):
+    """`load_page(address)`: the browser with a page that is ready, and with no messages but those of the page."""
+
+    def load(address: str):
+        browser.get_log("browser")
+        browser.get_log("performance")
+        browser.get(address)
+        wait_for(lambda: browser.execute_script("return document.documentElement.dataset.ready === 'yes'"))
+        return browser
+
+    return load

@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from queue import Queue
 
 import numpy as np
 import pytest
-from photographs import draw, write_photos
+from photographs import draw
 
 from kvicreg.explore import open_images, session
 from kvicreg.explore.server import serve
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
-    ),
-]
+pytestmark = pytest.mark.browser
 MARKUP = "<img src=x onerror=document.title='taken'>"
-READY = "return document.documentElement.dataset.ready === 'yes'"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
+def served(album):
     """A session, and the address at which it is served; its UMAP is what an earlier visit has left."""
-    folder = tmp_path_factory.mktemp("explore")
-    photos = write_photos(folder / "photos")
-    draw(1, 4).save(photos / "green" / f"{MARKUP}.jpg", quality=70)
-    images = open_images("pixels", photos, cache=folder / "cache")
+    draw(1, 4).save(album / "photos" / "green" / f"{MARKUP}.jpg", quality=70)
+    images = open_images("pixels", album / "photos", cache=album / "cache")
     angles = np.linspace(0, 2 * np.pi, len(images), endpoint=False)
     np.save(images.folder / "umap.npy", np.stack((np.cos(angles), np.sin(angles)), 1).astype(np.float32) * 0.8)
-    made, addresses = session.Session(images, folder / "labels.csv"), Queue()
+    made, addresses = session.Session(images, album / "labels.csv"), Queue()
     threading.Thread(target=serve, args=(made,), kwargs={"ready": addresses.put}, daemon=True).start()
     yield made, addresses.get(timeout=60)
     made.close()
 
 
 @pytest.fixture
-def page(browser, served, wait_for):
+def page(load_page, served, wait_for):
     """The page, loaded anew; at its end nothing has been complained of and no request has left this machine."""
     _, address = served
-    browser.get_log("browser")
-    browser.get_log("performance")
-    browser.get(address)
-    wait_for(lambda: browser.execute_script(READY))
+    browser = load_page(address)
     wait_for(lambda: browser.execute_script("return kvicreg.state.parts.umap === 'ready'"))
     yield browser
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
@@ -213,7 +201,7 @@ def test_labels_are_given_by_key_and_a_reload_keeps_them(page, served, wait_for)
         wait_for(lambda clicks=clicks: f"{clicks} labelled" in page.find_element("id", "label-count").text)
     before = dict(made.labels.labels)
     page.refresh()
-    wait_for(lambda: page.execute_script(READY))
+    wait_for(lambda: page.execute_script("return document.documentElement.dataset.ready === 'yes'"))
     page.find_element("id", "tab-label").click()
     wait_for(lambda: "4 labelled" in page.find_element("id", "label-count").text)
     words = "return document.querySelector('#question strong')?.textContent ?? ''"

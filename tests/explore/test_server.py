@@ -13,7 +13,6 @@ import sys
 import urllib.request
 
 import pytest
-from photographs import write_photos
 from starlette.testclient import TestClient
 
 from kvicreg.explore import guard, open_images, session
@@ -24,18 +23,17 @@ MARKUP = '<img src=x onerror="document.title=1">'
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory):
+def shown(album):
     """A session with every part computed but UMAP."""
-    folder = tmp_path_factory.mktemp("explore")
-    photos = write_photos(folder / "photos")
+    photos = album / "photos"
     os.link(photos / "green" / "001.png", photos / "green" / "copy.png")
-    (folder / "table.csv").write_text(
+    (album / "table.csv").write_text(
         f"image,price,maker\nphotos/green/001.png,3.5,{MARKUP}\nphotos/green/002.png,4,me\n"
     )
-    images = open_images("pixels", photos, cache=folder / "cache")
+    images = open_images("pixels", photos, cache=album / "cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "start_umap", lambda images: None)
-        made = session.Session(images, folder / "labels.csv", table=folder / "table.csv")
+        made = session.Session(images, album / "labels.csv", table=album / "table.csv")
         for part in session.PARTS[:-1]:
             getattr(made, f"_make_{part}")()
     return made

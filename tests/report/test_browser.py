@@ -1,18 +1,12 @@
 """The page in a real browser: it loads in silence, and what should move moves."""
 
-import shutil
 import time
 
 import pytest
 
 from kvicreg.report.page import write_report
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
-    ),
-]
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +16,8 @@ def pages(three_runs, tmp_path_factory):
 
 
 @pytest.fixture
-def one(browser, pages, wait_for):
-    browser.get(pages[0].as_uri())
-    wait_for(lambda: browser.execute_script("return document.documentElement.dataset.ready === 'yes'"))
+def one(load_page, pages, wait_for):
+    browser = load_page(pages[0].as_uri())
     wait_for(lambda: browser.execute_script("return document.querySelectorAll('.plot svg').length > 5"))
     return browser
 
@@ -48,12 +41,9 @@ def pointer(browser, index: int, kind: str) -> None:
         )
 
 
-def test_both_pages_load_without_a_console_message_or_a_network_request(browser, pages, wait_for):
+def test_both_pages_load_without_a_console_message_or_a_network_request(load_page, pages):
     for page in pages:
-        browser.get_log("performance")
-        browser.get_log("browser")
-        browser.get(page.as_uri())
-        wait_for(lambda: browser.execute_script("return document.documentElement.dataset.ready === 'yes'"))
+        browser = load_page(page.as_uri())
         time.sleep(0.5)
         assert browser.get_log("browser") == []
         sent = [
@@ -124,8 +114,8 @@ def test_the_theme_switches_and_no_width_scrolls_sideways(one):
     one.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_three_runs_have_three_maps_linked_by_image(browser, pages, wait_for):
-    browser.get(pages[1].as_uri())
+def test_three_runs_have_three_maps_linked_by_image(load_page, pages, wait_for):
+    browser = load_page(pages[1].as_uri())
     wait_for(lambda: len(browser.find_elements("css selector", "#maps canvas")) == 3)
     captions = [e.text for e in browser.find_elements("css selector", "#maps figcaption")]
     assert captions == ["rbf", "laplacian", "<b>vic&reg"], "names are text, never markup"

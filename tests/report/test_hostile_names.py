@@ -60,13 +60,8 @@ def test_other_paths_are_left_alone(text):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
-)
-def test_hostile_names_are_shown_and_run_nothing(hostile, browser, wait_for):
-    browser.get_log("browser")
-    browser.get(hostile.as_uri())
-    wait_for(lambda: browser.execute_script("return document.documentElement.dataset.ready === 'yes'"))
+def test_hostile_names_are_shown_and_run_nothing(hostile, load_page):
+    browser = load_page(hostile.as_uri())
     assert browser.title.startswith("<img src=x onerror=alert(1)>")
     shown = browser.execute_script("return document.body.textContent")
     assert all(text in shown for text in (SCRIPT, IMAGE, BREAK_OUT))
@@ -75,9 +70,6 @@ def test_hostile_names_are_shown_and_run_nothing(hostile, browser, wait_for):
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium and chromedriver"
-)
 def test_the_policy_stops_a_script_that_got_in_all_the_same(hostile, browser, tmp_path):
     page = hostile.read_text().replace("</main>", f"{SCRIPT}{IMAGE}</main>")
     (tmp_path / "changed.html").write_text(page)
