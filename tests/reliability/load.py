@@ -25,7 +25,7 @@ from kvicreg.cli import main
 from kvicreg.evaluation.embed import embed
 from kvicreg.runs import Settings
 from kvicreg.training import train
-from tests.reliability.inputs import picture
+from tests.reliability.pictures import picture
 
 MAY_GROW = 40.0  # MB between the two looks at a process's memory: allocators and caches, not data
 

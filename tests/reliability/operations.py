@@ -27,7 +27,7 @@ from safetensors.torch import load_file
 from kvicreg.cli import main
 from kvicreg.data import catalogue
 from kvicreg.training.checkpoint import AtomicCheckpointIO
-from tests.reliability.inputs import SMALL
+from tests.reliability.words import SMALL
 
 TRAIN = ["--image-size=16", "--epochs=4", "--seed=3", "--bandwidth-momentum=0.9", *SMALL]
 

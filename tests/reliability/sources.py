@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from tests.data import source_files
+from tests.reliability.damage import spoil, spoil_npz
 
 __all__ = ["prepare_sources", "sources"]
 
@@ -24,8 +25,6 @@ def prepare_sources(base: Path) -> None:
 
 def sources(chance: random.Random, folder: Path, base: Path) -> list[str]:
     """A source with one or two of its files spoilt, or one of them missing, read by a command."""
-    from tests.reliability.inputs import spoil, spoil_npz
-
     os.environ["KVICREG_DATA"] = str(folder / "cache")  # where indexes of shards are kept
     form = chance.choice(FORMS).__name__
     shutil.copytree(base / "sources" / form, folder / "source")

@@ -117,7 +117,8 @@ def test_a_failed_embedding_leaves_nothing_behind(make_run, tmp_path, monkeypatc
 
 
 def test_makers_of_bad_input_are_functions_of_their_address(tmp_path):
-    from tests.reliability.inputs import image_bytes, spoil
+    from tests.reliability.damage import spoil
+    from tests.reliability.pictures import image_bytes
 
     made = [spoil(random.Random("1/2"), image_bytes(random.Random("1/2"))) for _ in range(2)]
     assert made[0] == made[1]
