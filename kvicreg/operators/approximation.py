@@ -50,3 +50,11 @@ class ExactOptions(ApproximationOptions, name="exact"):
 
     def build(self, seed: int) -> None:
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoOptions(ApproximationOptions, name="auto"):
+    """Training chooses by the time of its steps (`training.approximation`); where nothing is timed it is exact."""
+
+    def build(self, seed: int) -> None:
+        return None

@@ -13,6 +13,7 @@ the spirit of Polar Express, Amsel et al., 2025), found by linear programming. D
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -122,7 +123,11 @@ def fastest(side: int, count: int, device: torch.device, dtype: torch.dtype) -> 
     results = {solver: _timed(partial(hinge_sums, matrices, 1.5, 1e-4, solver), matrices) for solver in solvers}
     right = results["eigh"][1]
     accurate = {s: seconds for s, (seconds, value) in results.items() if abs(value - right) <= TOLERANCE * right}
-    return min(accurate, key=lambda solver: accurate[solver])
+    best = min(accurate, key=lambda solver: accurate[solver])
+    times = ", ".join(f"{solver} {1e3 * seconds:.1f} ms" for solver, (seconds, _) in results.items())
+    what = f"{count} matrices of {side} x {side}" if count > 1 else f"a matrix of {side} x {side}"
+    logging.getLogger("kvicreg").info("solver auto: %s for %s on %s (%s)", best, what, device.type, times)
+    return best
 
 
 def _timed(value: Callable[[], Tensor], leaf: Tensor) -> tuple[float, float]:

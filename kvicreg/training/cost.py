@@ -18,7 +18,7 @@ from kvicreg.training.build import build_method
 from kvicreg.training.memory import PeakMemory
 from kvicreg.training.module import SelfSupervised
 
-__all__ = ["Cost", "device_of", "measure", "unknown_cost"]
+__all__ = ["Cost", "device_of", "measure", "seconds_of", "synchronize", "unknown_cost"]
 
 PAIR_BYTES = 128
 """Of a loss for each pair of images in a batch: about 32 numbers, the most of any kernel's."""
@@ -113,7 +113,7 @@ def measure(settings: Settings, data: ImageData, views: Views, clock: Clock | No
     smaller, larger = memory.of(lambda: step(few)), memory.of(lambda: step(2 * few))
     image_bytes = None if smaller is None or larger is None else max(0, larger - smaller) // few
     fixed_bytes = None if smaller is None or image_bytes is None else max(0, smaller - image_bytes * few)
-    seconds = min(_timed(lambda: step(2 * few), clock) for _ in range(2))
+    seconds = min(seconds_of(lambda: step(2 * few), clock) for _ in range(2))
     image_seconds = seconds / (2 * few)
     return Cost(
         device, fixed_bytes, image_bytes, image_seconds, read_seconds, _loss_seconds(module.method, device, clock)
@@ -136,6 +136,11 @@ def _step(
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    synchronize(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a device has done what it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -145,10 +150,11 @@ def _loss_seconds(method: nn.Module, device: torch.device, clock: Clock) -> floa
     if not isinstance(method, Siamese):
         return 0.0
     z1, z2 = torch.randn(2, LOSS_BATCH, output_dim(method.projector), device=device, requires_grad=True)
-    return min(_timed(lambda: method.loss(z1, z2).backward(retain_graph=True), clock) for _ in range(2))
+    return min(seconds_of(lambda: method.loss(z1, z2).backward(retain_graph=True), clock) for _ in range(2))
 
 
-def _timed(work: Callable[[], object], clock: Clock) -> float:
+def seconds_of(work: Callable[[], object], clock: Clock) -> float:
+    """The time that work takes by a clock."""
     started = clock()
     work()
     return clock() - started

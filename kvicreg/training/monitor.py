@@ -102,9 +102,30 @@ class FixedImages:
         Of the criteria without labels, the one that has predicted probes best: see docs/selection.md.
         """
         with evaluating(method):
-            images, samples = self.images.to(device), self.samples.to(device)
-            views = [self.views(images, samples, seed=self.seed, epoch=0, view=view) for view in (0, 1)]
-            return centred_alignment(*(method.encoder(view.to(dtype_of(method))).flatten(1) for view in views))
+            return centred_alignment(*self._features_of_two_views(method, device))
+
+    def _features_of_two_views(self, method: Method, device: torch.device) -> list[Tensor]:
+        images, samples = self.images.to(device), self.samples.to(device)
+        views = [self.views(images, samples, seed=self.seed, epoch=0, view=view) for view in (0, 1)]
+        return [method.encoder(view.to(dtype_of(method))).flatten(1) for view in views]
+
+    def approximation_error(self, method: Method, device: torch.device) -> dict[str, float]:
+        """How far an approximated loss is from the exact one, relative to it; empty without an approximation."""
+        loss = method.loss
+        usual = {name: getattr(loss, name, None) for name in ("approximation", "gather")}
+        if usual["approximation"] is None:
+            return {}
+        with evaluating(method):
+            z = [method.projector(features) for features in self._features_of_two_views(method, device)]
+            try:
+                loss.gather = False  # all processes have these images
+                value = float(loss.terms(*z).total)
+                loss.approximation = None
+                exact = float(loss.terms(*z).total)
+            finally:
+                for name, setting in usual.items():
+                    setattr(loss, name, setting)
+        return {"approximation_error": abs(value - exact) / abs(exact)}
 
     def accuracies(self, method: Method) -> tuple[float, float] | None:
         """Accuracy of a linear probe and of 5-NN on frozen features; labels never reach the encoder."""

@@ -17,6 +17,7 @@ from kvicreg.models.resnet import ResNet18Options
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words, minutes
 from kvicreg.runs.start import check_start
+from kvicreg.training.approximation import choose_approximation
 from kvicreg.training.build import build_views, check_count, resolve
 from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
 from kvicreg.training.faults import is_out_of_memory
@@ -97,7 +98,11 @@ def plan(
         if fitted.data.images != settings.data.images:
             data = fitted.data.load()
             views = build_views(fitted, data)
-    return Plan(fitted, data, views, cost, describe(fitted, data, cost, settings, about))
+    lines = describe(fitted, data, cost, settings, about)
+    if fitted.flat().get("approximation") == "auto":
+        fitted, why = choose_approximation(fitted, cost, batch_size(fitted, data), clock)
+        lines.append(why)
+    return Plan(fitted, data, views, cost, lines)
 
 
 def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None) -> Cost:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import lightning.pytorch as pl
@@ -28,10 +30,13 @@ class ProgressLines(pl.Callback):
         self.printed_at = 0.0
         self.step = ""
         self.ended = threading.Event()
+        self.notes = _Notes(self._print)
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         self.started_at, self.start = time.monotonic(), module.batches_done
         self.step = self._step(trainer, module, trainer.global_step + 1)
+        if trainer.is_global_zero:
+            self.notes.listen()
         if trainer.is_global_zero and not self.console.is_terminal and not self.console.quiet:
             self.printed_at = time.monotonic()
             self.ended.clear()
@@ -104,11 +109,34 @@ class ProgressLines(pl.Callback):
 
     def on_train_end(self, *_: Any) -> None:
         self.ended.set()
+        self.notes.close()
         if self.bar is not None:
             self.bar.stop()
 
     def on_exception(self, *_: Any) -> None:
         self.on_train_end()
+
+
+class _Notes(logging.Handler):
+    """Shows what parts of the package tell by `logging`, such as the solver that the loss has chosen."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.INFO)
+        self.show, self.logger = show, logging.getLogger("kvicreg")
+
+    def listen(self) -> None:
+        self.level_before = self.logger.level
+        self.logger.setLevel(logging.INFO)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.show(record.getMessage())
+
+    def close(self) -> None:
+        if self in self.logger.handlers:
+            self.logger.removeHandler(self)
+            self.logger.setLevel(self.level_before)
+        super().close()
 
 
 def abridge(values: dict[str, float]) -> str:

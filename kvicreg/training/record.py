@@ -102,6 +102,7 @@ class Record(pl.Callback):
                 f"{self.repeated - before} eigendecompositions did not converge and were repeated in float64."
             )
         row["warning"] = " ".join(warnings)
+        row |= self.fixed.approximation_error(module.method, module.device)
         row |= mixture_shares(module.method) | {name: mean for name, mean in means.items() if name not in row}
         self.rows.append(row)
         self.spectra.append(now.eigenvalues)
