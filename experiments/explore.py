@@ -39,7 +39,14 @@ def write(out: Path, name: str, content: dict[str, Any]) -> str:
 
 
 def explore_duplicates(
-    run: Path, photos: Path, /, images: int = 3000, planted: int = 600, seed: int = 0, out: Path = OUT
+    run: Path,
+    photos: Path,
+    /,
+    images: int = 3000,
+    planted: int = 600,
+    seed: int = 0,
+    name: str = "duplicates",
+    out: Path = OUT,
 ) -> str:
     """Precision and recall of planted near duplicates among photographs, beside perceptual hashes.
 
@@ -52,6 +59,7 @@ def explore_duplicates(
         images: how many photographs.
         planted: how many duplicates, of four kinds in turn.
         seed: of the choice.
+        name: of the file to write.
         out: folder to write to.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -68,8 +76,8 @@ def explore_duplicates(
                 rows.append(judged(title, *hash_pairs(collection, hash_name, mirrored), pairs))
     for row in rows:
         print(f"{row['method']:42} precision {row['precision']:.3f} recall {row['recall']:.3f} {row['by_kind']}")
-    about = {"images": images, "planted": planted, "seed": seed, "encoder": run.name, "photographs": photos.name}
-    return write(out, "duplicates", {**about, "rows": rows})
+    about = {"images": images, "planted": planted, "seed": seed, "encoder": run.name, "photographs": "/".join(photos.parts[-2:])}
+    return write(out, name, {**about, "rows": rows})
 
 
 def plant(photos: Path, folder: Path, images: int, planted: int, seed: int) -> dict[str, tuple[str, str]]:

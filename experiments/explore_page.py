@@ -19,6 +19,7 @@ def measured_part(results: Path) -> str:
     """Every table whose file is there, and what makes those that are not."""
     parts: dict[str, tuple[str, Callable[[Content], str]]] = {
         "duplicates": ("explore-duplicates RUN PHOTOS", duplicates),
+        "duplicates-unseen": ("explore-duplicates RUN tiny-imagenet/val --name duplicates-unseen", duplicates),
         "leaks": ("explore-leaks RUN duplicates_cifar10.csv", found_leaks),
         "labelling": ("explore-labelling RUN cifar10 mnist fashion-mnist", labelling),
         "speed-cifar10": ("explore-speed RUN cifar10 --name speed-cifar10", speed),
@@ -41,7 +42,7 @@ def duplicates(content: Content) -> str:
     ]  # fmt: skip
     opening = (
         f"**Near duplicates.** {content['planted']} copies, altered in four ways, among {content['images']:,} "
-        "photographs; every pair is judged, thresholds (but for the default) are the best for each method, all in %:"
+        f"photographs of {content['photographs']}; every pair is judged, thresholds (but for the default) are the best for each method, all in %:"
     )
     return f"{opening}\n\n{markdown(['method', 'precision', 'recall', *kinds], rows)}"
 

@@ -25,13 +25,14 @@ from kvicreg.training.memory import available_bytes, total_bytes
 
 __all__ = ["Plan", "plan"]
 
-SMALL = 40
-"""Images of up to so many pixels a side get the small CNN, larger ones an encoder for photographs."""
-IMAGE_SIZE = {"cpu": 96, "cuda": 224}
+SMALL = {"cpu": 96, "cuda": 40}
+"""Images of up to so many pixels a side get the small CNN, larger ones ResNet-18."""
+IMAGE_SIZE = {"cpu": 64, "cuda": 224}
 WIDTH = {"cpu": 0.5, "cuda": 1.0}
 BATCH_SIZE = {"cpu": 256, "cuda": 512}
 TIME = {"cpu": "15m", "cuda": "1h"}
-"""The defaults for photographs; those of a CPU are a choice until the table in docs/training.md is measured."""
+"""The defaults for photographs; those of a CPU are the best of the table in docs/training.md, those of a GPU custom."""
+SMALLEST_IMAGE = 40
 MOST_EPOCHS = 200
 SMALLEST_BATCH = 32
 """Where memory is short, images are made smaller before batches become smaller than this."""
@@ -128,10 +129,11 @@ def chosen(settings: Settings, data: ImageData, device: torch.device) -> Setting
     if is_loaded and (free := available_bytes(torch.device("cpu"))) is not None:
         data.cache_limit = min(data.cache_limit, free // 4)
         changes |= {"cache_mb": data.cache_limit // 10**6}
-    if isinstance(encoder, AutoOptions) and not encoder.given() and size > SMALL:
-        changes |= {"encoder": "resnet18", "width": WIDTH[device.type], "stem": "imagenet"}
+    if isinstance(encoder, AutoOptions) and not encoder.given():
+        larger = {"encoder": "resnet18", "width": WIDTH[device.type], "stem": "imagenet"}
+        changes |= larger if size > SMALL[device.type] else {"encoder": "small-cnn"}
     elif isinstance(encoder, ResNet18Options) and encoder.stem == "auto" and device.type == "cpu":
-        changes |= {"stem": "imagenet" if size > SMALL else "small"}  # which costs sixteen times as much
+        changes |= {"stem": "imagenet" if size > SMALL["cuda"] else "small"}  # which costs sixteen times as much
     flat = settings.flat()
     usual = {
         "precision": "auto" if is_loaded else "32-true",
@@ -155,8 +157,8 @@ def fit_memory(wanted: Settings, data: ImageData, cost: Cost, fixed: Settings) -
         return wanted
     if fixed.schedule.batch_size is None and most >= SMALLEST_BATCH and processes == 1:
         return wanted.replace(batch_size=most // 8 * 8)
-    if fixed.data.image_size is None and is_loaded_by(wanted.data, data) and size > SMALL and processes == 1:
-        return wanted.replace(image_size=max(SMALL, size * 2 // 3))
+    if fixed.data.image_size is None and is_loaded_by(wanted.data, data) and size > SMALLEST_IMAGE and processes == 1:
+        return wanted.replace(image_size=max(SMALLEST_IMAGE, size * 2 // 3))
     smaller = [f"--batch-size {most // 8 * 8 or most}"] if most >= 2 else []
     side = int(size * math.sqrt(max(0, cost.largest_batch(room)) * share / batch)) // 8 * 8
     smaller += [f"--image-size {side}"] if side >= 16 else ["a smaller --encoder"]

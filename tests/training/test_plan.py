@@ -64,13 +64,13 @@ def machine(monkeypatch):
 def test_photographs_alone_are_enough(photographs, machine):
     planned = plan(Settings.of(data=photographs))
     flat = planned.settings.flat()
-    assert (flat["encoder"], flat["stem"], flat["image_size"]) == ("resnet18", "imagenet", module.IMAGE_SIZE["cpu"])
+    assert (flat["encoder"], flat["image_size"]) == ("small-cnn", module.IMAGE_SIZE["cpu"])
     assert planned.data.shape == (3, flat["image_size"], flat["image_size"])
     assert (flat["batch_size"], flat["workers"], flat["precision"]) == (24, 2, "auto")
     assert flat["epochs"] == module.MOST_EPOCHS
     first, second = planned.lines
     assert "120 images of 240 pixels on 2 cores with 20.0 GB" in first
-    assert f"resnet18 (width {flat['width']}, stem imagenet)" in first
+    assert "small-cnn (width 1.0), 64 pixels, " in first
     assert "batches of 24" in first
     assert re.search(r"takes about .* and 0\.\d GB of memory", second)
     assert all(name in second for name in ("--time", "--epochs", "--encoder", "--image-size", "--batch-size"))
@@ -148,6 +148,13 @@ def test_a_training_that_diverges_is_planned_all_the_same(tiny_config, tiny_data
     assert plan(tiny_config.replace(learning_rate=1e25), tiny_data).cost.is_known
 
 
+def test_larger_images_get_a_larger_encoder(photographs, machine):
+    planned = plan(Settings.of(data=photographs, image_size=128))
+    flat = planned.settings.flat()
+    assert (flat["encoder"], flat["width"], flat["stem"]) == ("resnet18", 0.5, "imagenet")
+    assert "resnet18 (width 0.5, stem imagenet), " in planned.lines[0]
+
+
 def test_a_gpu_gets_more(photographs):
     flat = chosen(Settings.of(data=photographs), Settings.of(data=photographs).data.load(), GPU).flat()
     assert (flat["encoder"], flat["width"], flat["stem"], flat["image_size"]) == ("resnet18", 1.0, "imagenet", 224)
@@ -217,7 +224,7 @@ def test_images_become_smaller_before_batches_become_useless(photographs, machin
     machine(free=MEGABYTE * 200, image_bytes=8 * MEGABYTE)
     planned = plan(Settings.of(data=photographs))
     size = planned.settings.data.image_size
-    assert module.SMALL <= size < module.IMAGE_SIZE["cpu"]
+    assert module.SMALLEST_IMAGE <= size < module.IMAGE_SIZE["cpu"]
     assert planned.data.shape[1] == size
     assert planned.cost.bytes(planned.settings.schedule.batch_size) <= 200 * MEGABYTE
 
@@ -239,7 +246,7 @@ def test_candidates_of_a_selection_share_the_plan(photographs, machine, tmp_path
     lines = []
     options = SelectOptions(budget="30steps", candidates=("rbf", "linear"))
     study = start_study(tmp_path / "study", Settings.of(data=photographs), options, say=lines.append)
-    assert all(study.settings_of(name).flat()["encoder"] == "resnet18" for name in study.names)
+    assert all(study.settings_of(name).flat()["encoder"] == "small-cnn" for name in study.names)
     assert "Chosen for 120 images" in lines[0]
     with pytest.raises(ValueError, match="would fit"):
         start_study(tmp_path / "large", Settings.of(data=photographs, image_size=240, batch_size=100), options)
