@@ -76,7 +76,8 @@ def explore_duplicates(
                 rows.append(judged(title, *hash_pairs(collection, hash_name, mirrored), pairs))
     for row in rows:
         print(f"{row['method']:42} precision {row['precision']:.3f} recall {row['recall']:.3f} {row['by_kind']}")
-    about = {"images": images, "planted": planted, "seed": seed, "encoder": run.name, "photographs": "/".join(photos.parts[-2:])}
+    where = "/".join(photos.parts[-2:])
+    about = {"images": images, "planted": planted, "seed": seed, "encoder": run.name, "photographs": where}
     return write(out, name, {**about, "rows": rows})
 
 

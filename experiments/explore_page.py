@@ -42,7 +42,8 @@ def duplicates(content: Content) -> str:
     ]  # fmt: skip
     opening = (
         f"**Near duplicates.** {content['planted']} copies, altered in four ways, among {content['images']:,} "
-        f"photographs of {content['photographs']}; every pair is judged, thresholds (but for the default) are the best for each method, all in %:"
+        f"photographs of {content['photographs']}; every pair is judged, thresholds (but for the default) are the best "
+        "for each method, all in %:"
     )
     return f"{opening}\n\n{markdown(['method', 'precision', 'recall', *kinds], rows)}"
 
