@@ -33,7 +33,7 @@ SIZES: dict[str, dict[str, Any]] = {
         "projector_hidden": 32, "projector_outputs": 32, "spectrum_images": 32, "batch_size": 32, "workers": 0,
     },
     "small": {
-        "encoder": "timm:tf_efficientnet_lite0", "image_size": 64, "images": 1_000, "holdout": 1_000,
+        "encoder": "timm:tf_efficientnet_lite0", "image_size": 64, "images": 2_000, "holdout": 1_000,
         "projector_hidden": 512, "projector_outputs": 512, "batch_size": 50, "workers": 0,
     },
 }  # fmt: skip
