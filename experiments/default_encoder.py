@@ -35,6 +35,8 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {**SMALL, "image_size": 64},
     {**SMALL, "image_size": 64, "batch_size": 128},
     {**SMALL, "image_size": 64, "width": 2.0},
+    {**SMALL, "image_size": 64, "width": 2.0, "views": "small"},
+    {**SMALL, "image_size": 64, "views": "small"},
     {**SMALL, "image_size": 48},
     {**SMALL, "image_size": 96},
     {**NARROW, "image_size": 64, "views": "small"},

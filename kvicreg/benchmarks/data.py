@@ -40,6 +40,7 @@ def run(
     say = Console(soft_wrap=True, highlight=False).print
     with tempfile.TemporaryDirectory(dir=work) as place:
         root = Path(place)
+        say(f"Drawing {images:,} images and packing them ...")
         array = _random_images(root / "images.npy", images)
         started = core_seconds()
         packed = pack(root / "images.npy", root / "shards")
@@ -69,11 +70,14 @@ def read_epoch(source: str, batch_size: int, workers: int, say: Callable[[str], 
     opening = time.perf_counter() - started
     data.cache_limit = 0
     total = len(data) // batch_size
-    memory, read, started = [], 0, core_seconds()
+    memory, read, started, told_at = [], 0, core_seconds(), time.perf_counter()
     for number, (pixels, _, _) in enumerate(batches(data, batch_size, seed=0, epoch=0, workers=workers), 1):
         read += len(pixels)
         if number % max(1, total // _POINTS) == 0:
             memory.append((read, round(resident_megabytes(), 1)))
+            if time.perf_counter() - told_at > 10:
+                told_at = time.perf_counter()
+                say(f"{data.name}: {read:,} of {len(data):,} images read, {memory[-1][1]:,.0f} MB")
     rate = read / (core_seconds() - started)
     say(f"{data.name}: {read:,} images, {rate:,.0f} a second, opened in {opening:.1f} s, {memory[-1][1]:,.0f} MB")
     return {
