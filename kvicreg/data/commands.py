@@ -121,7 +121,7 @@ def show_data(
         raise ValueError(f"images: expected at least 1, got {images}")
     data = load(source, split, root=root, image_size=image_size, channels=channels, **(reading or {}))
     chosen = data.subset(torch.linspace(0, len(data) - 1, min(images, len(data))).round().long())
-    transform = Views.of(data, (views or ViewOptions()).config(data.name))
+    transform = Views.of(data, (views or ViewOptions()).config(data.name, data.shape[2]))
     rows, large = [], chosen.for_views()
     for batch, samples, _ in in_order(chosen, 64):
         stored = large.fetch(samples)

@@ -68,7 +68,7 @@ PRESETS: dict[str, ViewConfig] = {
         crop_area=0.5, flip=0.5, jitter=0.8, brightness=0.4, contrast=0.4, rotation=5, translation=0.05,
         zoom=0.1
     ),
-    "small": replace(_NATURAL, blur=0.2, blur_sigma=1.0),  # 32 pixels: more blur leaves nothing to see
+    "small": replace(_NATURAL, blur=0.2, blur_sigma=1.0),  # of few pixels more blur leaves nothing to see
     "natural": replace(_NATURAL, blur=0.5, solarize=0.1),
     "none": ViewConfig(),
 }  # fmt: skip
@@ -80,7 +80,10 @@ PRESET_OF_DATA = {
     "digits": "digits",
     "fashion-mnist": "clothes",
     "cifar10": "small",
-}  # every other data set, and any folder: "natural"
+    "tiny-imagenet": "natural",
+}
+SMALL_SIDE = 64
+"""Other images get "small" views up to so many pixels a side, and "natural" ones above."""
 
 
 Preset = Literal["auto", "digits", "clothes", "small", "natural", "none"]
@@ -100,14 +103,14 @@ class ViewOptions(Options):
     """Settings of the random views: a preset, and single strengths changed on top of it."""
 
     preset: Preset = option(
-        "auto", "Preset of the random views: auto (by data set), digits, clothes, small, natural, none.", flag="views"
+        "auto", "Preset of the random views: auto, digits, clothes, small, natural, none.", flag="views"
     )
     changes: Options = field(default_factory=_Changes)
 
-    def config(self, data_name: str) -> ViewConfig:
-        """The strengths for data of that name."""
-        name = PRESET_OF_DATA.get(data_name, "natural") if self.preset == "auto" else self.preset
-        return view_config(name, self.changes.given())
+    def config(self, data_name: str, size: int) -> ViewConfig:
+        """The strengths for data of that name, of images of this side."""
+        usual = PRESET_OF_DATA.get(data_name, "small" if size <= SMALL_SIDE else "natural")
+        return view_config(usual if self.preset == "auto" else self.preset, self.changes.given())
 
 
 def view_config(preset: str, changes: Mapping[str, float] | None = None) -> ViewConfig:

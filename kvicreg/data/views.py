@@ -75,7 +75,7 @@ class Views:
     def of(cls, data: ImageData, config: ViewConfig | None = None) -> Views:
         """The views that fit `data`: its preset unless `config` is given, its size, its mean and deviation."""
         mean, std = normalisation(data)
-        return cls(config or ViewOptions().config(data.name), size=data.shape[2], mean=mean, std=std)
+        return cls(config or ViewOptions().config(data.name, data.shape[2]), size=data.shape[2], mean=mean, std=std)
 
     @property
     def skipped(self) -> tuple[str, ...]:

@@ -35,9 +35,9 @@ class EvaluationData:
 
 def training_views(run: RunFolder) -> Views:
     """The random views of the run's training."""
-    config = run.settings.views.config(run.settings.data.short_name)
     encoder = run.description
-    return Views(config, size=int(encoder["image_size"]), mean=encoder["mean"], std=encoder["std"])
+    config = run.settings.views.config(run.settings.data.short_name, encoder["image_size"])
+    return Views(config, size=encoder["image_size"], mean=encoder["mean"], std=encoder["std"])
 
 
 def reading_for(description: Mapping[str, Any], source: str | Path, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ FEWEST = 16
 
 def build_views(settings: Settings, data: ImageData) -> Views:
     """The random views of the settings on their data."""
-    config, normalize = settings.views.config(data.name), settings.model.normalize
+    config, normalize = settings.views.config(data.name, data.shape[2]), settings.model.normalize
     numbers = start_normalization(settings.model, data.shape[0]) if normalize is None else None
     if normalize not in (None, "data"):
         numbers = Normalization(*numbers_of(normalize))

@@ -159,7 +159,8 @@ def test_a_constant_data_set_can_be_normalised() -> None:
 def test_changes_lie_on_top_of_a_preset() -> None:
     config = view_config("cifar10", {"blur": 0, "hue": 0.3})
     assert (config.blur, config.hue, config.flip) == (0, 0.3, PRESETS["small"].flip)
-    assert ViewOptions().config("some folder") == PRESETS["natural"]
+    assert ViewOptions().config("some folder", 65) == PRESETS["natural"]
+    assert ViewOptions().config("some folder", 64) == PRESETS["small"]
     with pytest.raises(ValueError, match="there is no preset 'digts'; did you mean 'digits'"):
         view_config("digts")
 
