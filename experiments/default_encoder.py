@@ -45,7 +45,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
     {"encoder": "resnet18", "width": 0.25, "stem": "small", "image_size": 64},
     {**NARROW, "image_size": 128},
 )
-"""What is compared; batches of 256 and the default views unless they say otherwise."""
+"""What is compared; batches of 256 and natural views unless they say otherwise."""
 
 
 LABELLED = 3000
@@ -85,7 +85,8 @@ class DefaultEncoder(FolderExperiment, name="default-encoder"):
         usual: dict[str, Any] = {"data": self.photographs, "seed": 0, "workers": 0}
         if job.budget == "smoke":
             return [job.cell(labels(each, self.minutes), **usual, width=each["width"]) for each in SETTINGS[:2]]
-        usual |= {"holdout": 1000, "batch_size": 256, "precision": "auto", "probe_images": 0, "log_every": 100}
+        usual |= {"holdout": 1000, "batch_size": 256, "views": "natural"}
+        usual |= {"precision": "auto", "probe_images": 0, "log_every": 100}
         variant = f"{self.minutes:g} minutes"
         return [
             Cell(Settings.of(**usual | each), labels(each, self.minutes), job.on, LABELLED, None, variant)
@@ -135,7 +136,7 @@ def best_labels(folder: Path, count: int) -> list[dict[str, Any]]:
 def labels(settings: dict[str, Any], minutes: float) -> dict[str, Any]:
     """What tells a row from the others."""
     network = {name: settings.get(name, "") for name in ("encoder", "width", "stem", "image_size")}
-    others = {"batch_size": settings.get("batch_size", 256), "views": settings.get("views", "auto")}
+    others = {"batch_size": settings.get("batch_size", 256), "views": settings.get("views", "natural")}
     return {**network, **others, "minutes": minutes}
 
 
