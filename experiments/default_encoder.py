@@ -113,7 +113,10 @@ class DefaultEncoder(FolderExperiment, name="default-encoder"):
         return {f"{prefix}{name}": round(row[name], 4) for name in ("probe", "knn")}
 
     def content(self, job: Job, pairs: Pairs) -> dict[str, Any]:
-        rows = [self.line(cell, row, **{key: row.get(key) for key in self.columns}) for cell, row in pairs]
+        rows = [
+            self.line(cell, row, **{key: row.get(key) for key in self.columns}) | {"settings": {"views": row["views"]}}
+            for cell, row in pairs
+        ]
         return {"settings": self.settings_of(pairs[0][0]), "data": Path(self.photographs).name, "rows": rows}
 
     @classmethod
