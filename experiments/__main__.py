@@ -13,7 +13,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "20000")  # before torch is loaded; see 
 
 import tyro
 
-from experiments import explore, explore_speed
+from experiments import explore, explore_speed, photographs
 from experiments.common.experiment import load_all
 from experiments.common.job import Job
 from kvicreg.options import did_you_mean
@@ -55,6 +55,7 @@ def check(docs: Path = Path("docs")) -> str:
 
 COMMANDS: dict[str, Any] = {
     "all": every, "list": listing, "page": page, "check": check, **explore.COMMANDS, **explore_speed.COMMANDS,
+    **photographs.COMMANDS,
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.common import tables
 from experiments.common.experiment import load_all
 from experiments.explore_page import measured_part
+from experiments.photographs import for_page
 from kvicreg.storage import write_atomically
 
 TEMPLATE = Path(__file__).parents[1] / "results.md"
@@ -56,7 +57,8 @@ def write_pages(docs: Path) -> list[Path]:
     for name, kind in parts.items():
         fill(docs / kind.page, name, kind.for_page(results))
     pages = [docs / "results.md", *(docs / kind.page for kind in parts.values())]
-    if (docs / "explore.md").is_file():
-        fill(docs / "explore.md", "explore", measured_part(results))
-        pages.append(docs / "explore.md")
+    for page, name, text in (("explore.md", "explore", measured_part), ("training.md", "photographs", for_page)):
+        if (docs / page).is_file():
+            fill(docs / page, name, text(results))
+            pages.append(docs / page)
     return pages
