@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["PeakMemory", "available_bytes", "total_bytes"]
+__all__ = ["PeakMemory", "available_bytes", "total_bytes", "used_bytes"]
 
 _CGROUPS = (  # the limit and the use of version 2 and of version 1, as a container sees its own
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -32,6 +32,16 @@ def available_bytes(device: torch.device) -> int | None:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
     return min((max(0, limit - used) for limit, used in _limits()), default=None)
+
+
+def used_bytes(device: torch.device) -> int:
+    """What this process has of it now; 0 where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device)
+    try:
+        return 1024 * _status("VmRSS")
+    except OSError:
+        return 0
 
 
 class PeakMemory:

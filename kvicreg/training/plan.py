@@ -21,7 +21,7 @@ from kvicreg.training.approximation import choose_approximation
 from kvicreg.training.build import build_views, check_count, resolve
 from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
 from kvicreg.training.faults import is_out_of_memory
-from kvicreg.training.memory import available_bytes, total_bytes
+from kvicreg.training.memory import available_bytes, total_bytes, used_bytes
 
 __all__ = ["Plan", "plan"]
 
@@ -223,7 +223,8 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, a
         lines.append(f"Chosen for {about} on {where}{memory}: {what}.")
     if not cost.is_known:
         return lines
-    need = f" and {gigabytes(cost.bytes(size) + data.cache_bytes)} of memory" if cost.image_bytes else ""
+    memory = used_bytes(cost.device) + cost.bytes(size) + data.cache_bytes
+    need = f" and {gigabytes(memory)} of memory" if cost.image_bytes else ""
     speed = f"{size / cost.seconds(size):,.0f} images/s on {cost.device.type}"
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in names if name != "epochs")
     how = f"; --time 30m or --epochs changes how long, {flags} the rest" if "epochs" in names else ""

@@ -55,6 +55,7 @@ def machine(monkeypatch):
         monkeypatch.setattr(module, "measure", cost)
         monkeypatch.setattr(module, "available_bytes", lambda device: free)
         monkeypatch.setattr(module, "total_bytes", lambda device: 2 * free)
+        monkeypatch.setattr(module, "used_bytes", lambda device: 600 * MEGABYTE)
         monkeypatch.setattr(module, "cores", lambda: 2)
 
     set_up()
@@ -72,7 +73,7 @@ def test_photographs_alone_are_enough(photographs, machine):
     assert "120 images of 240 pixels on 2 cores with 20.0 GB" in first
     assert "small-cnn (width 1.0), 64 pixels, " in first
     assert "batches of 24" in first
-    assert re.search(r"takes about .* and 0\.\d GB of memory", second)
+    assert re.search(r"takes about .* and 0\.8 GB of memory", second)
     assert all(name in second for name in ("--time", "--epochs", "--encoder", "--image-size", "--batch-size"))
 
 
