@@ -18,6 +18,7 @@ from kvicreg.data import DATA_SETS, ImageData, data_root, load
 from kvicreg.data.pixels import Content, decode
 from kvicreg.data.transforms import visible
 from kvicreg.evaluation.embed import images_for
+from kvicreg.explore import space
 from kvicreg.explore.embedding import Embedding, Progress, embed_images, source_key
 from kvicreg.explore.encoders import open_encoder, weights_key
 from kvicreg.explore.index import Index, exact_search
@@ -75,10 +76,12 @@ class Collection:
     def __len__(self) -> int:
         return len(self.data)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Where what is computed once is stored."""
-        return self.files.folder
+        """Where what is computed once in the space is stored; features, which need none, lie above it."""
+        folder = self.files.folder / f"space-{space.VERSION}"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     @cached_property
     def names(self) -> list[str]:
@@ -114,7 +117,8 @@ class Collection:
     @cached_property
     def mirrored(self) -> Embedding:
         """The mirror images, embedded once."""
-        return embed_images(self.encoder, self.data, self.folder / "mirrored", mirror=True, progress=self.progress)
+        folder = self.files.folder / "mirrored"
+        return embed_images(self.encoder, self.data, folder, mirror=True, progress=self.progress)
 
     @cached_property
     def sharp(self) -> Space:
