@@ -22,7 +22,7 @@ from kvicreg.evaluation.session import Session, Shared
 from kvicreg.evaluation.subjects import Features, features_of, subjects_of
 from kvicreg.evaluation.verdict import verdict
 from kvicreg.runs import RunFolder
-from kvicreg.runs.folder import Metrics
+from kvicreg.runs.metrics import Metrics
 from kvicreg.runs.results import FORMAT, write_results
 
 __all__ = ["Options", "evaluate", "training_history"]
