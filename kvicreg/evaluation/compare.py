@@ -9,7 +9,7 @@ import torch
 
 from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
 from kvicreg.runs import RunFolder
-from kvicreg.runs.results import MEASURES, controls_of, read_results
+from kvicreg.runs.results import MEASURES, controls_of, read_results, short_names
 
 
 def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     """A plain-text table: runs down, measures across in percent, then the difference from the best linear probe."""
     results = {run: read_results(RunFolder(run).results_path(on)) for run in runs}
     subjects: list[tuple[str, dict[str, Any]]] = []
-    names = short_names(runs)
+    names = dict(zip(runs, short_names(runs), strict=True))
     for run in runs:
         subjects.append((names[run], results[run]["subjects"]["encoder"]))
     subjects += controls_of({names[run]: results[run]["subjects"] for run in runs})
@@ -71,12 +71,6 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     legend = "Percent, with half of the 95 % interval over test images; p-values by paired bootstrap, Holm-corrected."
     return "\n".join([text[0], "-" * len(text[0]), *text[1:], legend])
-
-
-def short_names(runs: list[Path]) -> dict[Path, str]:
-    """A run's folder name, or its whole path where two folders have the same name."""
-    names = [run.resolve().name for run in runs]
-    return {run: name if names.count(name) == 1 else str(run) for run, name in zip(runs, names, strict=True)}
 
 
 def _cell(entry: dict[str, Any] | None) -> str:

@@ -69,7 +69,7 @@ class Collection:
         self.encoder, self.data, self.files, self.progress = encoder, data, files, progress
         self.shown = data if shown is None else shown
         self.readable = torch.from_numpy(np.array(files.readable)).bool()
-        features = torch.from_numpy(np.array(files.features))
+        features = files.in_memory()
         self.space = Space(features[self.readable])
         self.unit = self.space(features) * self.readable[:, None]
 
@@ -112,7 +112,7 @@ class Collection:
         return self._stored_neighbours("mirrored", self._mirrored)
 
     def _mirrored(self) -> Tensor:
-        return self.space(torch.from_numpy(np.array(self.mirrored.features))) * self.readable[:, None]
+        return self.space(self.mirrored.in_memory()) * self.readable[:, None]
 
     @cached_property
     def mirrored(self) -> Embedding:
@@ -123,7 +123,7 @@ class Collection:
     @cached_property
     def sharp(self) -> Space:
         """The space in which copies are told from images that are merely alike."""
-        return Space(torch.from_numpy(np.array(self.files.features))[self.readable], power=1.0)
+        return Space(self.files.in_memory()[self.readable], power=1.0)
 
     def _stored_neighbours(self, name: str, queries: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
         path = self.folder / f"{name}.npz"
@@ -182,10 +182,12 @@ class Collection:
             raise ValueError(f"count must be at least 1, got {count}")
         direction = self.query(positive, negative, None if image is None else self.embed(image))
         examples = {*positive, *negative}
-        indices, cosines = self.index.search(direction[None], count + len(examples))
+        return self.matches(*self.index.search(direction[None], count + len(examples)), examples)[:count]
+
+    def matches(self, indices: Tensor, cosines: Tensor, leave_out: set[int]) -> list[Match]:
+        """What a search gave, (1, k), without some images and those that can't be read."""
         pairs = zip(indices[0].tolist(), cosines[0].tolist(), strict=True)
-        matches = [Match(i, self.names[i], c) for i, c in pairs if i not in examples and self.readable[i]]
-        return matches[:count]
+        return [Match(i, self.names[i], c) for i, c in pairs if i not in leave_out and self.readable[i]]
 
     @cached_property
     def pixel_rows(self) -> Tensor:
@@ -195,9 +197,7 @@ class Collection:
 
     def pixel_neighbours(self, index: int, count: int = 10) -> list[Match]:
         """The images most like one of the collection by their pixels."""
-        indices, cosines = exact_search(self.pixel_rows, self.pixel_rows[index][None], count + 1)
-        pairs = zip(indices[0].tolist(), cosines[0].tolist(), strict=True)
-        return [Match(i, self.names[i], c) for i, c in pairs if i != index][:count]
+        return self.matches(*exact_search(self.pixel_rows, self.pixel_rows[index][None], count + 1), {index})[:count]
 
     def picture(self, index: int, side: int = 64, form: str = "WEBP") -> bytes:
         """An image of the collection as a file, at most `side` pixels wide; a grey one where it can't be read."""

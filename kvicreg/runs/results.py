@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvicreg.storage import without_home, write_atomically
 
-__all__ = ["FORMAT", "MEASURES", "Measure", "controls_of", "read_results", "write_results"]
+__all__ = ["FORMAT", "MEASURES", "Measure", "controls_of", "read_results", "short_names", "write_results"]
 
 FORMAT = 1
 
@@ -75,6 +75,16 @@ def controls_of(subjects: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, di
         is_shared = len(different) == 1 and all(name in measured for measured in subjects.values())
         rows += [(name if is_shared else f"{name} of {run}", measures) for run, measures in different]
     return rows
+
+
+def short_names(runs: Sequence[str | Path]) -> list[str]:
+    """What tables call runs: the names of their folders, with the parent's where two are the same."""
+    folders = [Path(run).resolve() for run in runs]
+    names = [folder.name for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{folder.parent.name}/{name}"
+        for folder, name in zip(folders, names, strict=True)
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ from photographs import draw
 
 from kvicreg.data import ArrayData, FileData
 from kvicreg.explore import embedding, open_encoder, open_images, space
+from kvicreg.explore.session import Session
 from kvicreg.measures import features
 from kvicreg.models import build_encoder
 from kvicreg.models.encoder import ENCODERS, IMAGENET
@@ -92,6 +93,9 @@ def test_an_unreadable_file_has_no_neighbours_and_is_never_given(photos, tmp_pat
     assert not images.readable[bad]
     assert images.readable.sum() == 39
     assert bad not in [match.index for match in images.search(positive=[0], count=39)]
+    page = Session(images, tmp_path / "labels.csv")
+    assert bad not in [match.index for match in page.search(images.unit[0], {0}, 40)]
+    assert bad not in [match.index for match in images.pixel_neighbours(0, 40)]
 
 
 def test_an_image_of_the_collection_finds_itself_as_a_file(images, photos):
