@@ -55,17 +55,18 @@ class Progress:
     def begin(self, run: str, parts: dict[str, Part]) -> None:
         """Begin with the next run, which has these parts."""
         self.runs_left -= 1
-        self.parts, self.seconds, self._done = parts, {}, {}
+        self.parts, self.seconds, self._done, self._name = parts, {}, {}, ""
         self._tell(run)
 
     @contextmanager
     def part(self, name: str, title: str | None = None) -> Iterator[None]:
         """A part of the evaluation, while it is under way."""
-        self._begun, self._name, self._title = time.monotonic(), name, title or name
+        start = self._begun = time.monotonic()
+        self._name, self._title = name, title or name
         self._tell(self._title)
         with self._breaking_silence():
             yield
-        seconds = time.monotonic() - self._begun
+        seconds = time.monotonic() - start
         self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 2)
         if name in self.parts:
             kind, units, _ = self.parts[name]
@@ -105,11 +106,11 @@ class Progress:
         total = 0.0
         for name, part in self.parts.items():
             spent, done = self._speeds.get(part.kind, (SECONDS[part.kind], 1.0))
-            speed, again = spent / max(done, 1e-9), 0 if part.is_shared else self.runs_left * part.units
-            seconds = speed * (part.units - self._done.get(name, 0.0))
+            per_unit, again = spent / max(done, 1e-9), 0 if part.is_shared else self.runs_left * part.units
+            seconds = per_unit * (part.units - self._done.get(name, 0.0))
             if name == self._name and name not in self._done and part.kind in WHOLE:
                 seconds -= time.monotonic() - self._begun
-            total += max(0.0, seconds) + speed * again
+            total += max(0.0, seconds) + per_unit * again
         return total
 
     def _tell(self, what: str) -> None:
