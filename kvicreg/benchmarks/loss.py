@@ -27,6 +27,7 @@ from kvicreg.losses import (
     VISRegLoss,
     VNELoss,
 )
+from kvicreg.measures.features import choose_device
 
 EXACT_SIZES = (
     "256x256", "256x1024", "256x2048", "256x8192", "512x256", "512x1024", "512x2048",
@@ -99,7 +100,7 @@ def run(
 
     from kvicreg.benchmarks.loss_figures import draw
 
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    device = str(choose_device(device))
     if threads:
         torch.set_num_threads(threads)
     cases = [(size, [(name, "exact") for name in kernel_names]) for size in map(_parse, sizes)]

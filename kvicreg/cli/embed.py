@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from kvicreg.cli.errors import check_numbers
+from kvicreg.cli.progress import progress_bar
 from kvicreg.data.sources import ReadOptions
 
 
@@ -40,10 +42,13 @@ def embed(
         device: cpu, cuda, or auto.
         reading: how images of your own are read; by default as in training.
     """
+    check_numbers(batch_size=batch_size)
+    check_numbers(0, workers=workers)
     from kvicreg.evaluation.embed import embed as write
 
-    count, width = write(
-        run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device,
-        say=lambda line: print(line, file=sys.stderr, flush=True), **reading.given(),
-    )  # fmt: skip
+    with progress_bar() as progress:
+        count, width = write(
+            run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device,
+            say=lambda line: print(line, file=sys.stderr, flush=True), progress=progress, **reading.given(),
+        )  # fmt: skip
     return f"{count:,} embeddings of width {width}: {out}"

@@ -62,6 +62,8 @@ def evaluate(
 
     if not runs:
         raise UsageError("evaluate needs at least one run folder, for example: kvicreg evaluate runs/first")
+    for run in runs:
+        RunFolder.open(run)  # all of them, before the first is measured
     options = Options(
         on=on, projector=projector, fine_tune=fine_tune, supervised=supervised, groups=groups,
         robustness_images=robustness_images, map_images=map_images, seed=seed, batch_size=batch_size, device=device,

@@ -7,7 +7,8 @@ from typing import Any
 
 from kvicreg.checks import check_limits
 from kvicreg.cli.errors import usage_errors
-from kvicreg.cli.images import Images, progress_bar
+from kvicreg.cli.images import Images
+from kvicreg.cli.progress import progress_bar
 
 
 def explore(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from kvicreg.cli.errors import UsageError, check_numbers, usage_errors
+from kvicreg.cli.progress import progress_bar
 
 if TYPE_CHECKING:
     from kvicreg.data import ImageData
@@ -79,27 +78,6 @@ class Opening:
 
 
 Images = Annotated[Opening, tyro.conf.arg(name="")]
-
-
-@contextmanager
-def progress_bar() -> Iterator[Any]:
-    """A bar for each part of the work, on stderr; where that is no terminal, nothing but what lasts is told."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
-
-    from kvicreg.data.commands import bars
-
-    console = Console(stderr=True)
-    with bars(console, MofNCompleteColumn(), TimeRemainingColumn()) as show:
-        begun: set[str] = set()
-
-        def progress(what: str, done: int, total: int) -> None:
-            if what not in begun and not console.is_terminal:
-                print(f"{what}: {total:,} ...", file=sys.stderr, flush=True)
-            begun.add(what)
-            show(what, done, total)
-
-        yield progress
 
 
 def search(

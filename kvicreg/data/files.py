@@ -88,7 +88,7 @@ class FileData(ImageData):
         if looks is not None:
             self.intensity = self._measured(intensity, looks)
             is_measured = isinstance(intensity, str) and ":" not in intensity
-            self.notes += tuple(describe(looks, pages, self.intensity, is_measured))
+            self.notes += tuple(looks.notes(pages, self.intensity, is_measured))
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -268,19 +268,6 @@ class FileData(ImageData):
 def is_tiff(path: Path) -> bool:
     """Whether a file is called as a TIFF is."""
     return path.suffix.lower() in (".tif", ".tiff")
-
-
-def describe(looks: Survey, pages: str, intensity: Intensity | None, measured: bool) -> list[str]:
-    """What is to be told of the pixels of a source."""
-    some, notes = f"of the {looks.looked_at} images looked at", []
-    if looks.alpha:
-        notes.append(f"{looks.alpha} {some} have an alpha channel: they are composited over white")
-    if looks.pages and pages == "first":
-        notes.append(f"{looks.pages} {some} have several pages: only the first is read (pages: channels or images)")
-    if intensity is not None:
-        how = "as measured on them; values beyond are cut" if measured else "as given; values beyond are cut"
-        notes.append(f"{looks.deep} {some} have more than 8 bits: intensity {intensity.text} is black to white, {how}")
-    return notes
 
 
 Decoded = tuple[Tensor, Tensor, dict[int, str]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from kvicreg.data.intensity import Intensity
 from kvicreg.data.pixels import Content, Header, read_header
 from kvicreg.data.stores import SourceError
 
@@ -33,6 +34,19 @@ class Survey(NamedTuple):
     alpha: int
     pages: int
     most_pages: int
+
+    def notes(self, pages: str, intensity: Intensity | None, is_measured: bool) -> list[str]:
+        """What is to be told of the pixels, read with these pages and this range of values."""
+        some, notes = f"of the {self.looked_at} images looked at", []
+        if self.alpha:
+            notes.append(f"{self.alpha} {some} have an alpha channel: they are composited over white")
+        if self.pages and pages == "first":
+            notes.append(f"{self.pages} {some} have several pages: only the first is read (pages: channels or images)")
+        if intensity is not None:
+            how = f"{'as measured on them' if is_measured else 'as given'}; values beyond are cut"
+            text = f"intensity {intensity.text} is black to white, {how}"
+            notes.append(f"{self.deep} {some} have more than 8 bits: {text}")
+        return notes
 
 
 def survey(paths: Sequence[Path], read: Reader | None = None) -> Survey | None:

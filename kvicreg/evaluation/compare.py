@@ -9,7 +9,7 @@ import torch
 
 from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
 from kvicreg.runs import RunFolder
-from kvicreg.runs.results import MEASURES, read_results
+from kvicreg.runs.results import MEASURES, controls_of, read_results, short_names
 
 
 def load_scores(run: Path, on: str | None = None) -> dict[str, Any]:
@@ -52,10 +52,10 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     """A plain-text table: runs down, measures across in percent, then the difference from the best linear probe."""
     results = {run: read_results(RunFolder(run).results_path(on)) for run in runs}
     subjects: list[tuple[str, dict[str, Any]]] = []
-    names = short_names(runs)
+    names = dict(zip(runs, short_names(runs), strict=True))
     for run in runs:
         subjects.append((names[run], results[run]["subjects"]["encoder"]))
-    subjects += _controls({names[run]: results[run]["subjects"] for run in runs})
+    subjects += controls_of({names[run]: results[run]["subjects"] for run in runs})
     keys = [key for key in MEASURES if any(key in measures for _, measures in subjects)]
     if not keys:
         return "no labels, so no accuracies to compare"
@@ -71,24 +71,6 @@ def comparison_table(runs: list[Path], *, on: str | None = None) -> str:
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     legend = "Percent, with half of the 95 % interval over test images; p-values by paired bootstrap, Holm-corrected."
     return "\n".join([text[0], "-" * len(text[0]), *text[1:], legend])
-
-
-def _controls(subjects: dict[str, dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """The controls of all runs: those that are the same for several once, others with the name of their run."""
-    rows: list[tuple[str, dict[str, Any]]] = []
-    seen: dict[str, list[dict[str, Any]]] = {}
-    for run, controls in subjects.items():
-        for name, measures in controls.items():
-            if name != "encoder" and measures not in seen.setdefault(name, []):
-                rows.append((f"{name} of {run}" if seen[name] else name, measures))
-                seen[name].append(measures)
-    return rows
-
-
-def short_names(runs: list[Path]) -> dict[Path, str]:
-    """A run's folder name, or its whole path where two folders have the same name."""
-    names = [run.resolve().name for run in runs]
-    return {run: name if names.count(name) == 1 else str(run) for run, name in zip(runs, names, strict=True)}
 
 
 def _cell(entry: dict[str, Any] | None) -> str:

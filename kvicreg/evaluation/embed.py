@@ -34,6 +34,7 @@ def embed(
     workers: int = 2,
     device: str = "auto",
     say: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str, int, int], None] = lambda *_: None,
     **reading: Any,
 ) -> tuple[int, int]:
     """Write one row per image: its file (or index), its label where known, its features. Memory holds one batch.
@@ -45,6 +46,7 @@ def embed(
         split: of the images, where they have splits.
         projector: the embeddings the loss saw, in place of the encoder's features.
         say: is given what is to be told of the images: their classes, files that are left out or can't be read.
+        progress: is called with what is being done, how many images are done and how many there are.
         reading: how images of one's own are read, by the names of `ReadOptions`; by default as in training.
 
     Returns:
@@ -59,7 +61,8 @@ def embed(
     for note in data.notes:
         say(note)
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = _readable(stream_features(encoder, data, batch_size=batch_size, workers=workers))
+    batches = stream_features(encoder, data, batch_size=batch_size, workers=workers)
+    rows = _readable(batches, lambda done: progress("embedding", done, len(data)))
     with replacing(out) as temporary:
         count = writers[out.suffix](temporary, rows, data, encoder.feature_dim)
     if data.unreadable:
@@ -84,12 +87,13 @@ def images_for(
     return load(source, split, root=root, image_size=encoder.image_size, channels=channels, **reading)
 
 
-def _readable(batches: Iterable[tuple[Tensor, Tensor]]) -> Iterator[Rows]:
+def _readable(batches: Iterable[tuple[Tensor, Tensor]], progress: Callable[[int], None]) -> Iterator[Rows]:
     """Features of every readable image, in order; an unreadable file, which another image stands for, has no row."""
     start = 0
     for features, samples in batches:
         indices = torch.arange(start, start + len(samples))
         start += len(samples)
+        progress(start)
         readable = samples == indices
         if readable.any():
             yield features[readable].numpy(), indices[readable].numpy()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.data import ImageData
+from kvicreg.data.groups import read_groups
 from kvicreg.evaluation.diagnostics import diagnose
 from kvicreg.evaluation.labelled import with_labels
 from kvicreg.evaluation.maps import map_arrays, map_subset
@@ -22,7 +23,7 @@ from kvicreg.evaluation.session import Session, Shared
 from kvicreg.evaluation.subjects import Features, features_of, subjects_of
 from kvicreg.evaluation.verdict import verdict
 from kvicreg.runs import RunFolder
-from kvicreg.runs.folder import Metrics
+from kvicreg.runs.metrics import Metrics
 from kvicreg.runs.results import FORMAT, write_results
 
 __all__ = ["Options", "evaluate", "training_history"]
@@ -72,13 +73,14 @@ def _measure(session: Session, command: str | None) -> dict[str, Any]:
     data, options = session.data, session.options
     if not data.labelled and (options.groups or options.supervised or options.fine_tune):
         raise ValueError(f"{data.name} has no labels: --groups, --supervised and --fine-tune need them")
+    groups = read_groups(options.groups, data.test) if options.groups else None
     encoder = features_of(session, subjects_of(session)[0])
     results = _header(session, command)
     with session.timed("diagnostics"):
         results["diagnostics"] = _diagnostics(session, encoder)
         results["history"] = training_history(session.run.metrics())
     if data.labelled:
-        results |= with_labels(session, encoder)
+        results |= with_labels(session, encoder, groups)
     results["verdict"] = verdict(results)
     if options.map_images:
         _map(session, encoder.test_x)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from kvicreg.data.groups import read_groups
 from kvicreg.evaluation.clusters import clustering
 from kvicreg.evaluation.fairness import by_group
 from kvicreg.evaluation.intervals import bootstrap_interval, paired_bootstrap
@@ -38,8 +37,8 @@ class Measured(NamedTuple):
     curves: list[RobustnessCurve]
 
 
-def with_labels(session: Session, encoder: Features) -> dict[str, Any]:
-    """The part of the results that needs labels."""
+def with_labels(session: Session, encoder: Features, groups: Sequence[str] | None = None) -> dict[str, Any]:
+    """The part of the results that needs labels; by group too, where the group of each test image is given."""
     data, options = session.data, session.options
     assert data.test.labels is not None
     measured: dict[str, Measured] = {}
@@ -53,10 +52,9 @@ def with_labels(session: Session, encoder: Features) -> dict[str, Any]:
         "against": {name: _differences(session, name) for name in measures if name != "encoder"},
         "confusion": confusion(labels, predictions),
     }
-    if options.groups:
-        names = read_groups(options.groups, data.test)
+    if groups is not None:
         correct = (predictions == labels).float()
-        results["groups"] = by_group(correct, encoder.test_x, names, seed=options.seed)
+        results["groups"] = by_group(correct, encoder.test_x, groups, seed=options.seed)
     if count := len(shifted_rows(session)):
         curves = {name: values.curves for name, values in measured.items() if values.curves}
         unit = "fraction of test images, probe fitted on clean images"

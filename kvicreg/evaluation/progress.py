@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +19,11 @@ Show = Callable[[str, float, float], None]  # what is done, the share of it all 
 SECONDS = {"images": 2e-3, "pixels": 2e-4, "numbers": 1e-6, "map": 30.0, "training": 5e-3}
 """Of a unit of each kind of work before any is measured: an image that is encoded, a number in the rows of a probe."""
 WHOLE = ("numbers", "map")
-"""Kinds of work that do not tell how far they are."""
+"""Kinds of work that do not tell how far they are: the clock does."""
 EVERY = 20.0
 """Seconds between lines within a part."""
+MOVES_EVERY = 0.5
+"""Seconds between movements of a bar within a part."""
 
 
 class Part(NamedTuple):
@@ -46,20 +49,23 @@ class Progress:
         self.seconds: dict[str, float] = {}
         self._speeds: dict[str, tuple[float, float]] = {}  # seconds and units so far, by kind
         self._done: dict[str, float] = {}  # units, by part
-        self._started = self._said = time.monotonic()
+        self._started = self._said = self._begun = time.monotonic()
+        self._name = self._title = ""
 
     def begin(self, run: str, parts: dict[str, Part]) -> None:
         """Begin with the next run, which has these parts."""
         self.runs_left -= 1
-        self.parts, self.seconds, self._done = parts, {}, {}
+        self.parts, self.seconds, self._done, self._name = parts, {}, {}, ""
         self._tell(run)
 
     @contextmanager
     def part(self, name: str, title: str | None = None) -> Iterator[None]:
         """A part of the evaluation, while it is under way."""
-        start, self._title = time.monotonic(), title or name
+        start = self._begun = time.monotonic()
+        self._name, self._title = name, title or name
         self._tell(self._title)
-        yield
+        with self._breaking_silence():
+            yield
         seconds = time.monotonic() - start
         self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 2)
         if name in self.parts:
@@ -69,6 +75,24 @@ class Progress:
             if measured:
                 self._speeds[kind] = (spent + seconds, done + measured)
             self._done[name] = units
+
+    @contextmanager
+    def _breaking_silence(self) -> Iterator[None]:
+        """Tell the part again and again, also where what is under way does not say how far it is."""
+        ended = threading.Event()
+
+        def tell() -> None:
+            while not ended.wait(EVERY if self.show is None else MOVES_EVERY):
+                if self.show is not None or time.monotonic() - self._said >= EVERY:
+                    self._tell(self._title)
+
+        thread = threading.Thread(target=tell, daemon=True, name="progress")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def advance(self, name: str, units: float) -> None:
         """So many units of a part have been done."""
@@ -82,8 +106,11 @@ class Progress:
         total = 0.0
         for name, part in self.parts.items():
             spent, done = self._speeds.get(part.kind, (SECONDS[part.kind], 1.0))
-            again = 0 if part.is_shared else self.runs_left * part.units
-            total += spent / max(done, 1e-9) * (max(0.0, part.units - self._done.get(name, 0.0)) + again)
+            per_unit, again = spent / max(done, 1e-9), 0 if part.is_shared else self.runs_left * part.units
+            seconds = per_unit * (part.units - self._done.get(name, 0.0))
+            if name == self._name and name not in self._done and part.kind in WHOLE:
+                seconds -= time.monotonic() - self._begun
+            total += max(0.0, seconds) + per_unit * again
         return total
 
     def _tell(self, what: str) -> None:

@@ -18,6 +18,7 @@ from kvicreg.data import DATA_SETS, ImageData, data_root, load
 from kvicreg.data.pixels import Content, decode
 from kvicreg.data.transforms import visible
 from kvicreg.evaluation.embed import images_for
+from kvicreg.explore import space
 from kvicreg.explore.embedding import Embedding, Progress, embed_images, source_key
 from kvicreg.explore.encoders import open_encoder, weights_key
 from kvicreg.explore.index import Index, exact_search
@@ -68,17 +69,19 @@ class Collection:
         self.encoder, self.data, self.files, self.progress = encoder, data, files, progress
         self.shown = data if shown is None else shown
         self.readable = torch.from_numpy(np.array(files.readable)).bool()
-        features = torch.from_numpy(np.array(files.features))
+        features = files.in_memory()
         self.space = Space(features[self.readable])
         self.unit = self.space(features) * self.readable[:, None]
 
     def __len__(self) -> int:
         return len(self.data)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Where what is computed once is stored."""
-        return self.files.folder
+        """Where what is computed once in the space is stored; features, which need none, lie above it."""
+        folder = self.files.folder / f"space-{space.VERSION}"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     @cached_property
     def names(self) -> list[str]:
@@ -109,17 +112,18 @@ class Collection:
         return self._stored_neighbours("mirrored", self._mirrored)
 
     def _mirrored(self) -> Tensor:
-        return self.space(torch.from_numpy(np.array(self.mirrored.features))) * self.readable[:, None]
+        return self.space(self.mirrored.in_memory()) * self.readable[:, None]
 
     @cached_property
     def mirrored(self) -> Embedding:
         """The mirror images, embedded once."""
-        return embed_images(self.encoder, self.data, self.folder / "mirrored", mirror=True, progress=self.progress)
+        folder = self.files.folder / "mirrored"
+        return embed_images(self.encoder, self.data, folder, mirror=True, progress=self.progress)
 
     @cached_property
     def sharp(self) -> Space:
         """The space in which copies are told from images that are merely alike."""
-        return Space(torch.from_numpy(np.array(self.files.features))[self.readable], power=1.0)
+        return Space(self.files.in_memory()[self.readable], power=1.0)
 
     def _stored_neighbours(self, name: str, queries: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
         path = self.folder / f"{name}.npz"
@@ -178,10 +182,12 @@ class Collection:
             raise ValueError(f"count must be at least 1, got {count}")
         direction = self.query(positive, negative, None if image is None else self.embed(image))
         examples = {*positive, *negative}
-        indices, cosines = self.index.search(direction[None], count + len(examples))
+        return self.matches(*self.index.search(direction[None], count + len(examples)), examples)[:count]
+
+    def matches(self, indices: Tensor, cosines: Tensor, leave_out: set[int]) -> list[Match]:
+        """What a search gave, (1, k), without some images and those that can't be read."""
         pairs = zip(indices[0].tolist(), cosines[0].tolist(), strict=True)
-        matches = [Match(i, self.names[i], c) for i, c in pairs if i not in examples and self.readable[i]]
-        return matches[:count]
+        return [Match(i, self.names[i], c) for i, c in pairs if i not in leave_out and self.readable[i]]
 
     @cached_property
     def pixel_rows(self) -> Tensor:
@@ -191,9 +197,7 @@ class Collection:
 
     def pixel_neighbours(self, index: int, count: int = 10) -> list[Match]:
         """The images most like one of the collection by their pixels."""
-        indices, cosines = exact_search(self.pixel_rows, self.pixel_rows[index][None], count + 1)
-        pairs = zip(indices[0].tolist(), cosines[0].tolist(), strict=True)
-        return [Match(i, self.names[i], c) for i, c in pairs if i != index][:count]
+        return self.matches(*exact_search(self.pixel_rows, self.pixel_rows[index][None], count + 1), {index})[:count]
 
     def picture(self, index: int, side: int = 64, form: str = "WEBP") -> bytes:
         """An image of the collection as a file, at most `side` pixels wide; a grey one where it can't be read."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from kvicreg.explore.collection import Collection
-from kvicreg.explore.embedding import Embedding
 from kvicreg.explore.index import Index
 
 __all__ = ["Leak", "check_threshold", "duplicate_groups", "duplicate_pairs", "group_pairs", "leaks"]
@@ -43,10 +42,10 @@ def duplicate_pairs(
         True
     """
     check_threshold(threshold)
-    rows = images.sharp(features_of(images.files))
+    rows = images.sharp(images.files.in_memory())
     parts = [_above(images.neighbours[0], rows, rows, threshold)]
     if mirrored:
-        parts.append(_above(images.mirrored_neighbours[0], images.sharp(features_of(images.mirrored)), rows, threshold))
+        parts.append(_above(images.mirrored_neighbours[0], images.sharp(images.mirrored.in_memory()), rows, threshold))
     ends, values = (torch.cat(part) for part in zip(*parts, strict=True))
     readable = images.readable[ends].all(1) & (ends[:, 0] != ends[:, 1])
     pairs, where = torch.unique(ends[readable], dim=0, return_inverse=True)
@@ -61,11 +60,6 @@ def _above(neighbours: Tensor, queries: Tensor, rows: Tensor, threshold: float) 
     cosines = torch.cat([torch.einsum("nq,nkq->nk", query, rows[near]) for query, near in parts])
     ends, places = (cosines >= threshold).nonzero(as_tuple=True)
     return torch.stack((ends, neighbours[ends, places]), 1).sort(1).values, cosines[ends, places]
-
-
-def features_of(files: Embedding) -> Tensor:
-    """The features (n, q) of an embedding, in memory."""
-    return torch.from_numpy(np.array(files.features))
 
 
 def duplicate_groups(images: Collection, threshold: float = THRESHOLD, *, mirrored: bool = True) -> list[list[int]]:
@@ -107,8 +101,8 @@ def leaks(images: Collection, others: Collection, threshold: float = THRESHOLD) 
     check_threshold(threshold)
     if images.unit.shape[1] != others.unit.shape[1]:
         raise ValueError("others: expected images embedded by the same encoder")
-    index = Index(images.sharp(features_of(others.files)) * others.readable[:, None])  # both in one space
-    best, cosines = index.search(images.sharp(features_of(images.files)) * images.readable[:, None], 1)
+    index = Index(images.sharp(others.files.in_memory()) * others.readable[:, None])  # both in one space
+    best, cosines = index.search(images.sharp(images.files.in_memory()) * images.readable[:, None], 1)
     rows = (cosines[:, 0] >= threshold).nonzero()[:, 0].tolist()
     pairs = [Leak(row, int(best[row, 0]), float(cosines[row, 0])) for row in rows]
     return sorted(pairs, key=lambda leak: -leak.similarity)

@@ -70,6 +70,10 @@ class Embedding:
         except (OSError, ValueError, KeyError, TypeError):
             return 0
 
+    def in_memory(self) -> Tensor:
+        """The features (n, q) as a tensor that does not hang on the file."""
+        return torch.from_numpy(np.array(self.features))
+
     def save(self, done: int) -> None:
         """Note that the first `done` rows are whole."""
         for array in (self.features, self.pixels, self.readable):

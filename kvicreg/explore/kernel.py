@@ -48,7 +48,7 @@ class KernelView:
         if components < 1:
             raise ValueError(f"components must be at least 1, got {components}")
         self.images, self.landmarks, self.count = images, landmarks, components
-        features = torch.from_numpy(images.files.features.copy())
+        features = images.files.in_memory()
         self.points = features if projector is None else _projected(features, projector)
         some = self.points[images.readable][:: max(1, len(features) // 2048)]
         self.kernel = kernels.get(kernel).resolve(some)

@@ -22,7 +22,7 @@ __all__ = ["principal_layout", "scaled", "start_umap", "stored_umap", "umap_layo
 
 def principal_layout(images: Collection) -> Tensor:
     """The two leading principal components of the features, (n, 2), from -1 to 1."""
-    rows = torch.from_numpy(np.array(images.files.features)) - images.space.mean
+    rows = images.files.in_memory() - images.space.mean
     some = rows[images.readable][:: max(1, len(rows) // 20_000)]
     _, _, directions = torch.pca_lowrank(some, q=min(6, *some.shape), niter=4)
     points = (rows @ directions[:, :2]) * images.readable[:, None]

@@ -193,9 +193,8 @@ class Session:
         """The nearest images to a direction; exactly, until the index is ready."""
         ready = "index" in self.images.__dict__
         search = self.images.index.search if ready else partial(exact_search, self.images.unit)
-        indices, cosines = search(direction[None], min(count + len(leave_out), len(self.images)))
-        pairs = zip(indices[0].tolist(), cosines[0].tolist(), strict=True)
-        return [Match(i, self.images.names[i], c) for i, c in pairs if i not in leave_out][:count]
+        nearest = search(direction[None], min(count + len(leave_out), len(self.images)))
+        return self.images.matches(*nearest, leave_out)[:count]
 
     def groups(self, threshold: float) -> list[list[int]]:
         """Groups of duplicates."""

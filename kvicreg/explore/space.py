@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-__all__ = ["Space"]
+__all__ = ["VERSION", "Space"]
 
+VERSION = 1
+"""Raise it with any change below that moves a cosine: what was computed in the space is then computed anew."""
 FLOOR = 0.01
 
 

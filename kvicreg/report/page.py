@@ -22,7 +22,7 @@ from kvicreg.report import tables
 from kvicreg.report.choice import choices
 from kvicreg.report.read import RunRecord, explaining_damage, read_run
 from kvicreg.runs import RunFolder
-from kvicreg.runs.results import MEASURES
+from kvicreg.runs.results import MEASURES, short_names
 from kvicreg.storage import write_atomically
 
 SECTIONS = {
@@ -57,7 +57,7 @@ def write_report(
     """
     if not paths:
         raise ValueError("give at least one run folder")
-    runs = [read_run(path, name) for path, name in zip(paths, _names(paths), strict=True)]
+    runs = [read_run(path, name) for path, name in zip(paths, short_names(paths), strict=True)]
     if out is None:
         page = RunFolder(paths[0]).page
         out = page if len(runs) == 1 else Path(paths[0]).parent / page.name
@@ -224,16 +224,6 @@ def _tiles(runs: list[RunRecord]) -> list[dict[str, str]]:
     if runs[0].metrics:
         tiles.append({"name": "epochs", "value": str(len(runs[0].metrics["epoch"])), "note": runs[0].method})
     return tiles
-
-
-def _names(paths: Sequence[str | Path]) -> list[str]:
-    """Folder names, with the parent's where two are the same."""
-    folders = [Path(path).resolve() for path in paths]
-    names = [folder.name for folder in folders]
-    return [
-        name if names.count(name) == 1 else f"{folder.parent.name}/{name}"
-        for folder, name in zip(folders, names, strict=True)
-    ]
 
 
 def _unit_square(points: np.ndarray) -> list[int]:

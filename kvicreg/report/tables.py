@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvicreg.report.read import RunRecord
-from kvicreg.runs.results import MEASURES
+from kvicreg.runs.results import MEASURES, controls_of
 from kvicreg.storage import without_home
 
 DIAGNOSTICS = {
@@ -21,20 +21,17 @@ DIAGNOSTICS = {
 
 
 def comparison(runs: list[RunRecord], notes: dict[str, str]) -> dict[str, Any] | None:
-    """Runs and the first run's controls down, measures across; None when no run has accuracies."""
-    evaluated = [run for run in runs if run.results and run.results["subjects"]["encoder"]]
+    """Runs and their controls down, measures across; None when no run has accuracies."""
+    evaluated = {run.name: run.results for run in runs if run.results and run.results["subjects"]["encoder"]}
     if not evaluated:
         return None
-    rows = [(run.name, False, run.results["subjects"]["encoder"]) for run in evaluated if run.results]
-    first = evaluated[0].results
-    assert first is not None
-    for name, measures in first["subjects"].items():
-        if name != "encoder":
-            rows.append((name, name != "projector", measures))
+    subjects = {name: results["subjects"] for name, results in evaluated.items()}
+    rows = [(name, False, measured["encoder"]) for name, measured in subjects.items()]
+    rows += [(name, not name.startswith("projector"), measures) for name, measures in controls_of(subjects)]
     keys = [key for key in MEASURES if any(key in measures for _, _, measures in rows)]
     best = {key: max(measures[key]["value"] for _, _, measures in rows if key in measures) for key in keys}
     footnotes = []
-    data = {run.results["data"]["name"] for run in evaluated if run.results}
+    data = {results["data"]["name"]: f"{results['data']['test_images']:,}" for results in evaluated.values()}
     if len(data) > 1:
         footnotes.append("The runs were evaluated on different data: their values are not comparable.")
     if any(notes.values()):
@@ -43,8 +40,7 @@ def comparison(runs: list[RunRecord], notes: dict[str, str]) -> dict[str, Any] |
             "They do not contain the randomness of training: for that, compare several seeds."
         )
     return {
-        "data": ", ".join(sorted(data)),
-        "images": f"{first['data']['test_images']:,}",
+        "data": ", ".join(f"{images} test images of {name}" for name, images in sorted(data.items())),
         "headings": [MEASURES[key].heading for key in keys],
         "footnotes": footnotes,
         "rows": [

@@ -13,16 +13,12 @@ RUN/config.yaml            everything needed to run it again, resolved
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
-import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -30,25 +26,15 @@ from typing import Any, Literal
 import numpy as np
 
 from kvicreg.models import PretrainedEncoder
+from kvicreg.runs.arrays import checked_arrays, write_arrays
 from kvicreg.runs.config import dump_settings, load_settings
 from kvicreg.runs.encoder import load_encoder, load_start, remove_encoder
+from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
 from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, split
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
-__all__ = ["Metrics", "RunFolder"]
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """What metrics.csv holds: a column of numbers per measure (None where not measured), and the epochs' warnings."""
-
-    columns: dict[str, list[float | None]]
-    warnings: list[str]
-
-    def measured(self, name: str) -> list[float]:
-        """The values of a column that were measured, in order."""
-        return [value for value in self.columns.get(name, []) if value is not None]
+__all__ = ["RunFolder"]
 
 
 class RunFolder:
@@ -144,35 +130,18 @@ class RunFolder:
 
     def metrics(self) -> Metrics:
         """What was measured every epoch; empty before the first."""
-        path = self.path / "metrics.csv"
-        if not path.is_file():
-            return Metrics({}, [])
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it, or train the run again") from error
-        names = [name for name in (rows[0] if rows else []) if name and name != "warning"]
-        if rows and "epoch" not in names:
-            raise ValueError(f"{path} has no column 'epoch': it was not written by kvicreg")
-        columns = {name: [_number(row.get(name)) for row in rows] for name in names}
-        return Metrics(columns, [f"epoch {row['epoch']}: {row['warning']}" for row in rows if row.get("warning")])
+        return read_metrics(self.path / "metrics.csv")
 
     def write_metrics(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write a row per epoch; the last row names the columns."""
-        text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[-1]), lineterminator="\n")
-        writer.writeheader()
-        for row in rows:
-            writer.writerow({k: "" if v != v else f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()})
-        write_atomically(self.path / "metrics.csv", text.getvalue().encode())
+        write_metrics(self.path / "metrics.csv", rows)
 
     def spectra(self) -> dict[str, np.ndarray] | None:
         """The arrays `epochs` (E,) and `eigenvalues` (E, k), descending; None before the first epoch."""
-        return _checked_arrays(self.path / "spectrum.npz", {"epochs": 1, "eigenvalues": 2})
+        return checked_arrays(self.path / "spectrum.npz", {"epochs": 1, "eigenvalues": 2})
 
     def write_spectra(self, epochs: np.ndarray, eigenvalues: np.ndarray) -> None:
-        _write_arrays(self.path / "spectrum.npz", compressed=False, epochs=epochs, eigenvalues=eigenvalues)
+        write_arrays(self.path / "spectrum.npz", compressed=False, epochs=epochs, eigenvalues=eigenvalues)
 
     def checkpoint(self, which: Which) -> Path:
         """The checkpoint to resume from, or the one of the best epoch."""
@@ -226,7 +195,7 @@ class RunFolder:
     def write_fault(self, rank: int | np.ndarray, **arrays: Any) -> Path:
         """Keep the batch that stopped the training of a process."""
         path = self.path / ("fault.npz" if rank == 0 else f"fault-{rank}.npz")
-        _write_arrays(path, rank=np.array(rank), **arrays)
+        write_arrays(path, rank=np.array(rank), **arrays)
         return path
 
     def write_replay(self, outcome: Mapping[str, Any]) -> Path:
@@ -258,13 +227,13 @@ class RunFolder:
         """The arrays behind the results, or None; with `dimensions`, those are there and have so many."""
         path = self.arrays_path(kind, on)
         if dimensions:
-            return _checked_arrays(path, dimensions)
+            return checked_arrays(path, dimensions)
         return read_arrays(path) if path.is_file() else None
 
     def write_arrays(self, kind: Literal["scores", "map"], on: str | None = None, **arrays: Any) -> None:
         path = self.arrays_path(kind, on)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_arrays(path, **arrays)
+        write_arrays(path, **arrays)
 
     @property
     def features(self) -> Path:
@@ -305,7 +274,7 @@ class RunFolder:
 
     def write_criteria(self, steps: int, criteria: Mapping[str, Any], neighbours: np.ndarray) -> None:
         """Write the neighbours and then the criteria, whose file says that both are there."""
-        _write_arrays(self.path / f"neighbours-{steps}.npz", neighbours=neighbours)
+        write_arrays(self.path / f"neighbours-{steps}.npz", neighbours=neighbours)
         self._write_json(f"criteria-{steps}.json", criteria)
 
     def write_demo(self, summary: Mapping[str, Any]) -> Path:
@@ -314,34 +283,3 @@ class RunFolder:
     def _write_json(self, name: str, content: Mapping[str, Any]) -> Path:
         write_atomically(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
         return self.path / name
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text or "nan")
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _write_arrays(path: Path, *, compressed: bool = True, **arrays: Any) -> None:
-    file = io.BytesIO()
-    (np.savez_compressed if compressed else np.savez)(file, **arrays)
-    write_atomically(path, file.getvalue())
-
-
-def _checked_arrays(path: Path, dimensions: Mapping[str, int]) -> dict[str, np.ndarray] | None:
-    """Arrays of numbers with so many dimensions and equally many rows; None where there is no file, or no row."""
-    if not path.is_file():
-        return None
-    arrays = read_arrays(path)
-    missing = [name for name in dimensions if name not in arrays]
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}: it was not written by kvicreg")
-    rows = len(np.atleast_1d(arrays[next(iter(dimensions))]))
-    for name, count in dimensions.items():
-        array = arrays[name]
-        if array.dtype.kind not in "biuf" or array.ndim != count or len(array) != rows:
-            shape = f"{array.dtype} {array.shape}"
-            raise ValueError(f"{path} is damaged: {name} should be {count}-dimensional numbers, got {shape}")
-    return arrays if all(len(arrays[name]) for name in dimensions) else None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvicreg.storage import without_home, write_atomically
 
-__all__ = ["FORMAT", "MEASURES", "Measure", "read_results", "write_results"]
+__all__ = ["FORMAT", "MEASURES", "Measure", "controls_of", "read_results", "short_names", "write_results"]
 
 FORMAT = 1
 
@@ -55,6 +56,35 @@ def read_results(path: Path) -> dict[str, Any]:
     if version != FORMAT:
         raise ValueError(f"{path} has format {version}, this version reads {FORMAT}; evaluate the run again")
     return results
+
+
+def controls_of(subjects: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """The controls among the subjects of runs, by run: once where all have the same, else with the name of the run.
+
+    Example:
+        >>> controls_of({"a": {"encoder": {"knn": 2}, "pixels": {"knn": 1}}, "b": {"pixels": {"knn": 3}}})
+        [('pixels of a', {'knn': 1}), ('pixels of b', {'knn': 3})]
+    """
+    names = dict.fromkeys(name for measured in subjects.values() for name in measured if name != "encoder")
+    rows = []
+    for name in names:
+        different: list[tuple[str, dict[str, Any]]] = []
+        for run, measured in subjects.items():
+            if name in measured and all(measured[name] != measures for _, measures in different):
+                different.append((run, measured[name]))
+        is_shared = len(different) == 1 and all(name in measured for measured in subjects.values())
+        rows += [(name if is_shared else f"{name} of {run}", measures) for run, measures in different]
+    return rows
+
+
+def short_names(runs: Sequence[str | Path]) -> list[str]:
+    """What tables call runs: the names of their folders, with the parent's where two are the same."""
+    folders = [Path(run).resolve() for run in runs]
+    names = [folder.name for folder in folders]
+    return [
+        name if names.count(name) == 1 else f"{folder.parent.name}/{name}"
+        for folder, name in zip(folders, names, strict=True)
+    ]
 
 
 def _plain(value: Any) -> Any:

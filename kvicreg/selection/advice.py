@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kvicreg.runs import RunFolder
-from kvicreg.runs.folder import Metrics
+from kvicreg.runs.metrics import Metrics
 from kvicreg.selection.facts import FACTS
 
 __all__ = ["advise_on_data", "advise_on_ranking", "advise_on_run", "read_evidence"]

@@ -223,8 +223,8 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, a
         lines.append(f"Chosen for {about} on {where}{memory}: {what}.")
     if not cost.is_known:
         return lines
-    memory = used_bytes(cost.device) + cost.bytes(size) + data.cache_bytes
-    need = f" and {gigabytes(memory)} of memory" if cost.image_bytes else ""
+    in_all = used_bytes(cost.device) + cost.bytes(size) + data.cache_bytes
+    need = f" and {gigabytes(in_all)} of memory" if cost.image_bytes else ""
     speed = f"{size / cost.seconds(size):,.0f} images/s on {cost.device.type}"
     flags = ", ".join(f"--{name.replace('_', '-')}" for name in names if name != "epochs")
     how = f"; --time 30m or --epochs changes how long, {flags} the rest" if "epochs" in names else ""

@@ -18,8 +18,6 @@ from torch import nn
 
 from kvicreg.data import ImageData, Views
 from kvicreg.losses.terms import NotFiniteViews
-from kvicreg.methods import Method
-from kvicreg.models.encoder import feature_dim
 from kvicreg.models.weights import save_weights
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.runs.durations import minutes
@@ -32,6 +30,7 @@ from kvicreg.training.guard import StepGuard
 from kvicreg.training.loggers import build_logger
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.monitor import FixedImages
+from kvicreg.training.opening import opening_lines
 from kvicreg.training.plan import plan
 from kvicreg.training.progress import ProgressLines
 from kvicreg.training.record import Record
@@ -72,84 +71,93 @@ def train(
     calm_lightning()
     console = Console(quiet=quiet or getattr(rank_zero_only, "rank", 0) != 0)
     settings = settings or Settings()
-    if resume:
-        run = RunFolder.open(settings.folder)
-        settings = continued(run, settings.beyond(run.settings))
-
-    # images, and the views that show the network what should not matter
-    if data is None:
-        console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
-    if resume:
-        data = settings.data.load() if data is None else data
-        views = build_views(settings, data)
-    else:  # what is left open must fit the images and the machine
-        settings, data, views, _, lines = plan(settings, data, encoder=encoder, time=time)
-        console.print("\n".join(lines), highlight=False, soft_wrap=True)
-    settings = resolve(settings, data, views, encoder)
-    if resume:
-        check_given(run.settings, settings)
+    before = RunFolder.open(settings.folder) if resume else None
+    settings, data, views = _read(settings, data, encoder, before, time, console)
+    run = RunFolder(settings.folder)
+    last = run.checkpoint("last") if resume and run.checkpoint("last").is_file() else None
 
     # the model: encoder, projector, loss
-    has_weights = resume and run.checkpoint("last").is_file()
-    method = build_method(settings, encoder, start=not has_weights)
+    method = build_method(settings, encoder, start=last is None)
     module = SelfSupervised(method, settings, data=data, views=views, groups=build_groups(settings, data))
-    run = RunFolder(settings.folder)
-
-    # what is watched, measured, shown and kept, in this order at the end of every epoch
-    recording = settings.record
     guard = StepGuard(run)
-    fixed = FixedImages(
-        data, views, count=recording.spectrum_images, probe_count=recording.probe_images, seed=settings.engine.seed
-    )
-    record = Record(run, fixed, log_every=recording.log_every, probe_every=recording.probe_every)
-    progress = ProgressLines(record, console)
-    checkpoints = Checkpoints(
-        run, record, guard, steps=recording.checkpoint_steps, minutes=recording.checkpoint_minutes
-    )
-    limit = settings.schedule.time_limit
-    stopping = Stopping(checkpoints, seconds=None if limit is None else 60 * minutes(limit), quiet=quiet)
 
     with ExitStack() as stack, clear_errors(settings, console):
         trainer = build_trainer(
             settings,
-            callbacks=[guard, ProcessWatch(), record, progress, checkpoints, *callbacks, stopping],
+            callbacks=_callbacks(settings, run, data, views, guard, callbacks, console),
             logger=build_logger(settings.record.logger, run),
         )
-
-        # nothing has been written so far
-        if trainer.is_global_zero:
+        if trainer.is_global_zero:  # nothing has been written so far
             run.path.mkdir(parents=True, exist_ok=True)
             stack.enter_context(run.lock("kvicreg train"))
-            lines = _opening_lines(settings, data, views, method)
-            if resume:
-                lines += go_on(run, module)
+            lines = opening_lines(settings, data, views, method) + ([] if before is None else go_on(run, module))
             run.prepare(resume=resume, overwrite=overwrite)
             if not resume:
                 run.write_settings(settings)
                 if settings.model.has_start:
                     save_weights(method.encoder, run.start)
             console.print("\n".join(lines), highlight=False, soft_wrap=True)
-        _fit(trainer, module, guard, run.checkpoint("last") if resume else None)
+        _fit(trainer, module, guard, last)
         if trainer.is_global_zero:
-            save_encoder(
-                module.encoder,
-                run.path,
-                image_size=data.shape[1],
-                mean=views.mean,
-                std=views.std,
-                data=data.name,
-                projector=module.projector,
-                intensity=None if data.intensity is None else data.intensity.text,
-                fit=data.fit,
-            )
+            _save(module, run, data, views)
             _tell_unreadable(data, run, console)
     return run.path
+
+
+def _read(
+    settings: Settings,
+    data: ImageData | None,
+    encoder: nn.Module | None,
+    before: RunFolder | None,
+    time: str | None,
+    console: Console,
+) -> tuple[Settings, ImageData, Views]:
+    """Settings with nothing left open, images, and the views that show the network what should not matter.
+
+    A run that goes on stays what it was `before`; for another, what is left open must fit the images and the machine.
+    """
+    if before is not None:
+        settings = continued(before, settings.beyond(before.settings))
+    if data is None:
+        console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
+    if before is not None:
+        data = settings.data.load() if data is None else data
+        views = build_views(settings, data)
+    else:
+        settings, data, views, _, lines = plan(settings, data, encoder=encoder, time=time)
+        console.print("\n".join(lines), highlight=False, soft_wrap=True)
+    settings = resolve(settings, data, views, encoder)
+    if before is not None:
+        check_given(before.settings, settings)
+    return settings, data, views
+
+
+def _callbacks(
+    settings: Settings,
+    run: RunFolder,
+    data: ImageData,
+    views: Views,
+    guard: StepGuard,
+    others: Sequence[pl.Callback],
+    console: Console,
+) -> list[pl.Callback]:
+    """What guards, measures, shows and keeps a training, in this order at the end of every epoch, and then ends it."""
+    recording, limit = settings.record, settings.schedule.time_limit
+    fixed = FixedImages(
+        data, views, count=recording.spectrum_images, probe_count=recording.probe_images, seed=settings.engine.seed
+    )
+    record = Record(run, fixed, log_every=recording.log_every, probe_every=recording.probe_every)
+    checkpoints = Checkpoints(
+        run, record, guard, steps=recording.checkpoint_steps, minutes=recording.checkpoint_minutes
+    )
+    stopping = Stopping(checkpoints, seconds=None if limit is None else 60 * minutes(limit), quiet=console.quiet)
+    return [guard, ProcessWatch(), record, ProgressLines(record, console), checkpoints, *others, stopping]
 
 
 def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoint: Path | None) -> None:
     """Train, from a checkpoint where there is one; what goes wrong is told in a sentence."""
     try:
-        trainer.fit(module, ckpt_path=checkpoint if checkpoint is not None and checkpoint.is_file() else None)
+        trainer.fit(module, ckpt_path=checkpoint)
     except NotFiniteViews as error:
         raise NotFinite(guard.sentence or str(error)) from error
     except (LookupError, AttributeError, TypeError, RuntimeError) as error:
@@ -188,42 +196,19 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
         raise ValueError(" ".join(str(error).split())) from error
 
 
-FEW = 1000
-
-
-def _opening_lines(settings: Settings, data: ImageData, views: Views, method: Method) -> list[str]:
-    schedule, size = settings.schedule, settings.schedule.batch_size_for(len(data))
-    c, h, w = data.shape
-    encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
-    lines = [
-        f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
-        f"{settings.model.encoder.choice}, {encoder:,} parameters, features of width {feature_dim(method.encoder):,} "
-        f"(projector: {projector:,} more); "
-        f"{schedule.total_epochs} epochs of batches of {size}."
-    ]
-    if len(data) < FEW:
-        lines.append(
-            f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
-            "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
-        )
-    lines += getattr(method.encoder, "notes", [])
-    if settings.model.has_start:
-        lines.append(f"Images are normalized by the mean and deviation {settings.model.normalize}.")
-    if schedule.accumulate > 1:
-        lines.append(
-            f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
-            f"its {size} images: not the loss of one batch of {schedule.accumulate * size}."
-        )
-    lines += data.notes
-    stored = data.for_views().shape[1]
-    if stored > h or data.cache_bytes:
-        lines.append(
-            f"Views are cropped from {stored}x{stored} pixels of each image; decoded ones take up to "
-            f"{data.cache_bytes / 1e6:,.0f} MB (cache_mb) in each process."
-        )
-    if views.skipped:
-        lines.append(f"Views of {c} channels leave out: {', '.join(views.skipped)}.")
-    return lines
+def _save(module: SelfSupervised, run: RunFolder, data: ImageData, views: Views) -> None:
+    """Leave the encoder, with what its images were."""
+    save_encoder(
+        module.encoder,
+        run.path,
+        image_size=data.shape[1],
+        mean=views.mean,
+        std=views.std,
+        data=data.name,
+        projector=module.projector,
+        intensity=None if data.intensity is None else data.intensity.text,
+        fit=data.fit,
+    )
 
 
 def _tell_unreadable(data: ImageData, run: RunFolder, console: Console) -> None:

@@ -72,6 +72,7 @@ def test_groups_list_their_commands(tell, group):
         (["train", "--help", "optimiser"], "did you mean 'optimizer'"),
         (["data", "show", "mnist-small", "--rotaton", "3"], "did you mean '--rotation'"),
         (["embed"], "required"),
+        (["embed", "runs/first", "photos", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
         (["train", "--dry-run", "true"], "--dry-run takes no value: --dry-run switches it on, --no-dry-run off"),
         (["train", "--compile=true"], "--compile takes no value"),
         (["train", "--no-compile", "False"], "--no-compile takes no value"),
@@ -214,7 +215,7 @@ def test_training_then_embedding_from_the_command_line(tell, tmp_path):
     assert code == 1
     assert "--overwrite" in said
     code, said = tell("embed", run, "mnist-small", "--split", "test", "--out", out)
-    assert (code, said) == (0, f"2,000 embeddings of width 128: {out}")
+    assert (code, said) == (0, f"2,000 embeddings of width 128: {out} embedding: 2,000 ...")
 
 
 @pytest.mark.slow

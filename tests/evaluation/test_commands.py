@@ -45,6 +45,20 @@ def test_a_foreign_folder_gets_one_sentence_and_exit_code_1(command, tmp_path, c
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["no-such-run"], "there is no run folder"),
+        (["--groups", "no.txt"], "--groups no.txt: no such file"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_is_measured(tmp_path, make_run, capsys, words, sentence):
+    run = make_run(tmp_path / "run")
+    assert main(["evaluate", str(run), *words, "--map-images", "0"]) == 1
+    assert sentence in capsys.readouterr().err
+    assert not (run / "evaluation").exists()
+
+
 @pytest.mark.parametrize("command", ["evaluate", "report"])
 def test_no_folder_is_wrong_usage(command):
     assert main([command]) == 2

@@ -124,6 +124,18 @@ def test_time_left_goes_by_the_speed_so_far_and_counts_later_runs(monkeypatch):
     assert progress.seconds == {"a": 10.0, "b": 30.0}
 
 
+def test_a_part_that_does_not_say_how_far_it_is_is_told_again_with_less_time_left(monkeypatch, wait_for):
+    monkeypatch.setattr("kvicreg.evaluation.progress.EVERY", 0.01)
+    lines = []
+    progress = Progress(lines.append)
+    progress.begin("one", {"map": Part("map", 1), "features": Part("images", 1000)})
+    before = progress.left
+    with progress.part("map", "map of 3 images"):
+        wait_for(lambda: len(lines) > 5)
+        assert progress.left < before
+    assert all(line.startswith("map of 3 images ... (about ") for line in lines[1:])
+
+
 def test_features_from_a_file_do_not_count_as_speed(monkeypatch):
     progress = Progress()
     progress.begin("one", {"a": Part("images", 10**6), "b": Part("images", 1000)})

@@ -80,7 +80,7 @@ def test_a_run_that_started_from_random_weights_has_no_such_control(runs):
 def test_the_table_has_a_control_twice_where_runs_differ_in_it(runs, lines):
     rows = [line.split("  ")[0] for line in comparison_table(runs[:2]).splitlines()]
     assert rows[2:5] == ["one", "two", "raw pixels"]
-    assert {"starting encoder", "starting encoder of two"} <= set(rows), "one was fine-tuned, the other was not"
+    assert {"starting encoder of one", "starting encoder of two"} <= set(rows), "one was fine-tuned, the other was not"
     assert rows.count("raw pixels") == 1
 
 

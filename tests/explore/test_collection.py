@@ -6,7 +6,8 @@ import torch
 from photographs import draw
 
 from kvicreg.data import ArrayData, FileData
-from kvicreg.explore import embedding, open_encoder, open_images
+from kvicreg.explore import embedding, open_encoder, open_images, space
+from kvicreg.explore.session import Session
 from kvicreg.measures import features
 from kvicreg.models import build_encoder
 from kvicreg.models.encoder import ENCODERS, IMAGENET
@@ -71,8 +72,18 @@ def test_a_stop_loses_only_what_was_not_saved(photos, tmp_path, monkeypatch):
 
 def test_a_damaged_file_of_features_is_made_again(photos, tmp_path):
     first = open_images("pixels", photos, cache=tmp_path / "cache")
-    (first.folder / "features.npy").write_bytes(b"nothing")
+    (first.files.folder / "features.npy").write_bytes(b"nothing")
     assert open_images("pixels", photos, cache=tmp_path / "cache").unit.equal(first.unit)
+
+
+def test_another_space_has_neighbours_of_its_own_and_the_same_features(images, photos, tmp_path, monkeypatch):
+    before = images.neighbours[1]
+    monkeypatch.setattr(space, "VERSION", space.VERSION + 1)
+    monkeypatch.setattr(space, "FLOOR", 1000.0)
+    passes = count_embedded(monkeypatch)
+    again = open_images("pixels", photos, cache=tmp_path / "cache")
+    assert passes == []
+    assert not again.neighbours[1].allclose(before)
 
 
 def test_an_unreadable_file_has_no_neighbours_and_is_never_given(photos, tmp_path):
@@ -82,6 +93,9 @@ def test_an_unreadable_file_has_no_neighbours_and_is_never_given(photos, tmp_pat
     assert not images.readable[bad]
     assert images.readable.sum() == 39
     assert bad not in [match.index for match in images.search(positive=[0], count=39)]
+    page = Session(images, tmp_path / "labels.csv")
+    assert bad not in [match.index for match in page.search(images.unit[0], {0}, 40)]
+    assert bad not in [match.index for match in images.pixel_neighbours(0, 40)]
 
 
 def test_an_image_of_the_collection_finds_itself_as_a_file(images, photos):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from kvicreg.report.figures import write_figures
 from kvicreg.report.page import payload, write_report
 from kvicreg.report.read import read_run
+from kvicreg.report.tables import comparison
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,28 @@ def test_the_users_home_is_not_in_the_page(three_runs, tmp_path, monkeypatch):
     text = write_report(three_runs[:1], tmp_path / "report.html").read_text()
     assert str(three_runs[0].parent) not in text
     assert "~/rbf/config.yaml" in text
+
+
+@pytest.mark.parametrize(
+    ("second", "controls", "lead"),
+    [
+        (("digits", 0.5), ["raw pixels"], "90 test images of digits"),
+        (("clothes", 0.4), ["raw pixels of one", "raw pixels of two"],
+         "80 test images of clothes, 90 test images of digits"),
+    ],
+)  # fmt: skip
+def test_controls_of_every_run_are_in_the_table_and_once_where_they_are_the_same(second, controls, lead):
+    def run(name, data, pixels):
+        encoder, control = ({"knn": {"value": value, "low": value, "high": value}} for value in (0.9, pixels))
+        about = {"name": data, "test_images": {"digits": 90, "clothes": 80}[data]}
+        return SimpleNamespace(
+            name=name, results={"subjects": {"encoder": encoder, "raw pixels": control}, "data": about}
+        )
+
+    table = comparison([run("one", "digits", 0.5), run("two", *second)], {})
+    assert [row["name"] for row in table["rows"]] == ["one", "two", *controls]
+    assert [row["control"] for row in table["rows"]] == [False, False] + [True] * len(controls)
+    assert table["data"] == lead
 
 
 def test_everything_asked_for_is_on_the_page(page):

@@ -1,0 +1,48 @@
+"""What a training says of itself before it begins."""
+
+from __future__ import annotations
+
+from kvicreg.data import ImageData, Views
+from kvicreg.methods import Method
+from kvicreg.models.encoder import feature_dim
+from kvicreg.runs import Settings
+
+__all__ = ["opening_lines"]
+
+FEW = 1000
+
+
+def opening_lines(settings: Settings, data: ImageData, views: Views, method: Method) -> list[str]:
+    """The method, the images and the network, and whatever of them may surprise."""
+    schedule, size = settings.schedule, settings.schedule.batch_size_for(len(data))
+    c, h, w = data.shape
+    encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
+    lines = [
+        f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
+        f"{settings.model.encoder.choice}, {encoder:,} parameters, features of width {feature_dim(method.encoder):,} "
+        f"(projector: {projector:,} more); "
+        f"{schedule.total_epochs} epochs of batches of {size}."
+    ]
+    if len(data) < FEW:
+        lines.append(
+            f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
+            "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
+        )
+    lines += getattr(method.encoder, "notes", [])
+    if settings.model.has_start:
+        lines.append(f"Images are normalized by the mean and deviation {settings.model.normalize}.")
+    if schedule.accumulate > 1:
+        lines.append(
+            f"Gradients of {schedule.accumulate} batches are averaged per step. Each batch has its own loss, over "
+            f"its {size} images: not the loss of one batch of {schedule.accumulate * size}."
+        )
+    lines += data.notes
+    stored = data.for_views().shape[1]
+    if stored > h or data.cache_bytes:
+        lines.append(
+            f"Views are cropped from {stored}x{stored} pixels of each image; decoded ones take up to "
+            f"{data.cache_bytes / 1e6:,.0f} MB (cache_mb) in each process."
+        )
+    if views.skipped:
+        lines.append(f"Views of {c} channels leave out: {', '.join(views.skipped)}.")
+    return lines
