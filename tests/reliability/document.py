@@ -12,10 +12,10 @@ from tests.reliability.run import RESULTS
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 HEAD = """# Reliability
 
-What was done to kvicreg on purpose, and what came of it. Every number is read from a result file in
-`results/reliability/` that the command beside it wrote; `make nightly` runs all of them anew and rewrites this page
-(`python -m tests.reliability.document`). The tests run the same code at a small size. What is promised about hostile
-files and pages is in [SECURITY.md](../SECURITY.md).
+    make nightly      # runs all of this anew at full size, and rewrites this page
+
+What was done to kvicreg on purpose, and what came of it. Numbers are from the files in `results/reliability/` that the
+commands wrote; `make test` runs the same code at a small size. Hostile files and pages: [SECURITY.md](../SECURITY.md).
 """
 
 
@@ -75,25 +75,24 @@ def _faults_text(result: dict[str, Any]) -> str:
     rows = "\n".join(f"| {name} | {part['tried']} | {part['survived']} |" for name, part in by.items())
     return f"""## Faults
 
-Killed once to three times each, then taken up again. Survived means: at no time a half-written file under its final
-name, the last checkpoint loads, nothing is left behind, and the result equals the uninterrupted one (weights bit for
-bit).
+Killed once to three times each, then resumed. Survived means: never a half-written file under its final name, nothing
+left behind, and the result of an uninterrupted run (weights bit for bit).
 
 | killed in | kills | survived |
 |---|---|---|
 {rows}
 
-Full disks ({result["full_disks"]["way"]}, of random sizes below what is needed) end in a sentence and exit code 1; with
-space again the work is taken up and ends in the same result.
+Full disks ({result["full_disks"]["way"]}) end in a message and exit code 1; with space again the work goes on to the
+same result.
 """
 
 
 def _processes_text(result: dict[str, Any]) -> str:
     return f"""## Processes
 
-Two processes train; one is killed, or stopped so that it hangs. The other ended with a sentence within the time limit
-(`--timeout-minutes`) in {result["survived"]} of {result["tried"]} cases, and the run was resumed on one process and on
-two: the first gradients agree to 1e-5 of the largest, the final weights to 1e-5.
+Two processes train; one is killed, or stopped so that it hangs. The other ended with a message within
+`--timeout-minutes` in {result["survived"]} of {result["tried"]} cases. Resumed on one process and on two, the first
+gradients agree to 1e-5 of the largest, the final weights to 1e-5.
 """
 
 
@@ -101,8 +100,8 @@ def _fuzz_text(result: dict[str, Any]) -> str:
     rows = "\n".join(f"| {name} | {count:,} |" for name, count in _merged(result["by"]).items())
     return f"""## Bad input
 
-Files that are cut, spoilt, swapped or made up, and flags of every kind. Right is a sentence and exit code 0, 1 or 2; a
-traceback, a crash, a hang or more memory than a limit is a failure: {result["failures"]} of {result["cases"]:,}.
+Damaged, swapped and made-up files, and flags of every kind. Right is a message and exit code 0, 1 or 2; a traceback, a
+crash, a hang or too much memory is a failure: {result["failures"]} of {result["cases"]:,}.
 
 | input | cases |
 |---|---|
@@ -122,14 +121,19 @@ def _numbers_text(result: dict[str, Any]) -> str:
     rows = "\n".join(f"| {name} | {count:,} |" for name, count in result["by"].items())
     return f"""## Numbers
 
-Embeddings of scale 1e-6 to 1e6 that are constant, duplicated, one-hot, of rank one, with outliers and so on, in batches
-from 2: not finite in terms or gradients were {result["not_finite"]:,} of {result["batches"]:,}. In
-{result["beyond_the_range_of_float32"]:,} more the true value, by float64, is beyond what float32 can hold. The
-polynomial kernel is tried up to 1e4: the squares of its squares leave float32 soon after, and a training that gets
-there stops at that step and says so (`kvicreg replay`). Eigensolvers that stopped a
-step: {result["eigensolves_that_stopped"]}; repeated in float64: {result["eigensolves_repeated"]}.
-Most batches were computed many at a time (`torch.vmap`),
-{result["computed_as_training_does"]:,} of them also one by one under autocast, as training does.
+Embeddings of scale 1e-6 to 1e6, in batches from 2: constant, duplicated, one-hot, of rank one, with outliers and so on.
+Most were computed many at a time (`torch.vmap`), {result["computed_as_training_does"]:,} also one by one under
+autocast, as training does.
+
+| what happened | batches |
+|---|---|
+| terms or gradients not finite | {result["not_finite"]:,} of {result["batches"]:,} |
+| true value, by float64, beyond float32 | {result["beyond_the_range_of_float32"]:,} |
+| eigensolver stopped a step | {result["eigensolves_that_stopped"]} |
+| eigensolver repeated in float64 | {result["eigensolves_repeated"]} |
+
+The polynomial kernel is tried up to 1e4 only: soon after it leaves float32, and training stops at that step
+(`kvicreg replay`).
 
 | of these | batches |
 |---|---|
@@ -142,12 +146,12 @@ def _load_text(result: dict[str, Any]) -> str:
     grown = soak["grown_by"]
     return f"""## Load
 
-- An epoch over a folder of {train["images"]:,} images: memory of all processes changed by {train["grown_by_mb"]} MB
-  between a tenth of the way and the end.
-- {soak["rounds"]} rounds of training, evaluating and embedding in one process: from a third of them to the end memory
-  changed by {grown["megabytes"]} MB, open files by {grown["files"]:.0f}, threads by {grown["threads"]:.0f}, children
-  by {grown["children"]:.0f}.
-- Embedding {embed["images"]:,} images wrote {embed["output_mb"]:,} MB, adding {embed["memory_added_mb"]} MB of memory.
+| load | change |
+|---|---|
+| an epoch over a folder of {train["images"]:,} images | {train["grown_by_mb"]} MB from a tenth of the way to the end |
+| {soak["rounds"]} rounds of train, evaluate, embed in one process, after the first third | {grown["megabytes"]} MB, \
+{grown["files"]:.0f} open files, {grown["threads"]:.0f} threads, {grown["children"]:.0f} children |
+| embedding {embed["images"]:,} images to a file of {embed["output_mb"]:,} MB | {embed["memory_added_mb"]} MB |
 """
 
 
