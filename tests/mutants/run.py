@@ -32,15 +32,20 @@ TESTS = {
     "operators": CORE,
     "losses": CORE,
     "data": ["tests/data"],
-    "models": ["tests/models"],
+    "models": ["tests/models", "tests/backbones"],
     "methods": ["tests/methods"],
     "runs": ["tests/runs", "tests/test_options.py", "tests/house/test_run_files.py"],
     "training": ["tests/training"],
     "evaluation": ["tests/evaluation"],
 }
 """The tests that are to notice the faults of each folder."""
-SLOW = "not compiled and not do_not_escape and not nothing_in_common and not three"
-"""Left out: tests of many seconds that would be repeated for every fault that survives."""
+SLOW = (
+    "not compiled and not do_not_escape and not nothing_in_common and not three and not two_processes "
+    "and not method_processes and not test_processes and not test_nodes"
+)
+"""Left out from the start: tests of many seconds, and those that see the package in other processes."""
+LONGEST = 10.0
+"""Seconds of a test that is worth repeating for every fault that the others let through."""
 SURVIVED, NO_TESTS = 0, 33
 CONFIG = """
 
@@ -69,6 +74,7 @@ def main(argv: list[str] | None = None) -> int:
         work = given.work / folder
         copy_repository(work, folder)
         run_mutmut(work, ["none"])  # makes the faults and finds out which test reaches which function
+        leave_out_slow_tests(work)
         verdicts = read_verdicts(work, folder)
         tried = pending(sample(verdicts, given.count, given.seed), verdicts, again=given.again)
         print(f"{folder}: {len(tried):,} of {len(verdicts):,} faults to try", flush=True)
@@ -107,6 +113,18 @@ def run_mutmut(work: Path, names: Iterable[str]) -> None:
         raise RuntimeError(f"the tests do not pass before anything is changed: see {log}")
 
 
+def leave_out_slow_tests(work: Path) -> None:
+    """Let no fault meet a test that takes longer than `LONGEST`."""
+    path = work / "mutants" / "mutmut-stats.json"
+    stats = json.loads(path.read_text())
+    slow = {test for test, seconds in stats["duration_by_test"].items() if seconds > LONGEST}
+    by_function = stats["tests_by_mangled_function_name"]
+    stats["tests_by_mangled_function_name"] = {
+        name: [test for test in tests if test not in slow] for name, tests in by_function.items()
+    }
+    path.write_text(json.dumps(stats))
+
+
 def read_verdicts(work: Path, folder: str) -> dict[str, int | None]:
     """What became of every fault: pytest's exit code, or None where it was not tried."""
     verdicts: dict[str, int | None] = {}
@@ -143,9 +161,15 @@ def write_result(folder: str, verdicts: dict[str, int | None], results: Path) ->
         "killed": len(tried) - len(survived),
         "modules": dict(sorted(by_module.items())),
         "survived": survived,
+        "survived_at_first": sorted(({*survived} | before(results / f"{folder}.json")) & tried.keys()),
     }
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{folder}.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
+def before(path: Path) -> set[str]:
+    """The faults that had survived when this file of results was written last, or before that."""
+    return {*json.loads(path.read_text())["survived_at_first"]} if path.is_file() else set()
 
 
 def code_hash(folder: str) -> str:
