@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,11 +11,7 @@ import torch
 
 from kvicreg.models import Projector, build_encoder
 from kvicreg.models.encoder import IMAGENET
-from kvicreg.runs import RunFolder, Settings, load_encoder, load_settings, save_encoder
-from kvicreg.runs.config import dump_settings, recipe, recipes
-from kvicreg.runs.durations import in_words, minutes
-from kvicreg.runs.results import MEASURES, read_results, write_results
-from kvicreg.runs.settings import numbers_of
+from kvicreg.runs import RunFolder, Settings, load_encoder, save_encoder
 from kvicreg.runs.start import fill_with_start, start_normalization
 from kvicreg.runs.stored import StoredEncoder, is_checkpoint
 
@@ -335,112 +330,3 @@ def test_an_encoder_starts_from_a_run_a_file_or_nothing(run, tmp_path):
     assert start_normalization(resnet, 5) is None
     assert not Settings.of().model.has_start
     assert Settings.of(pretrained=True, encoder="hf:vit").model.has_start
-
-
-def test_lengths_of_time_are_read_and_written_as_people_do():
-    assert [minutes(text) for text in ("30m", "0.5h", "90s", " 2 h ", ".5m")] == [30, 30, 1.5, 120, 0.5]
-    for wrong in ("30", "m", "0m", "-1m", "1d", "1m2"):
-        with pytest.raises(ValueError, match=f"time: expected something like 30m or 2h, got {wrong!r}"):
-            minutes(wrong)
-    with pytest.raises(ValueError, match="time_limit: expected"):
-        Settings.of(time_limit="soon")
-    assert [in_words(s) for s in (0.4, 89, 90, 5399, 5400)] == [
-        "0 seconds", "89 seconds", "2 minutes", "90 minutes", "1.5 hours",
-    ]  # fmt: skip
-
-
-def test_normalizations_are_read():
-    assert numbers_of("0.5,0.25/1,2") == ((0.5, 0.25), (1, 2))
-    for wrong in ("0.5", "0.5/0", "0.5/-1", "0.5,1/1", "nan/1", "1/2/3", "a/b"):
-        with pytest.raises(ValueError, match=f"normalize: expected data, or .*got {wrong!r}"):
-            Settings.of(normalize=wrong)
-    Settings.of(normalize="data")
-
-
-@pytest.mark.parametrize(
-    ("images", "processes", "most", "expected"),
-    [
-        (100_000, 1, 512, 512),
-        (1000, 1, 512, 248),
-        (16, 1, 512, 8),
-        (1000, 3, 512, 240),
-        (100_000, 3, 512, 504),
-        (1000, 1, 64, 64),
-    ],
-)
-def test_the_batch_size_follows_the_number_of_images(images, processes, most, expected):
-    assert Settings.of().schedule.batch_size_for(images, processes, most) == expected
-    assert Settings.of(batch_size=6).schedule.batch_size_for(images, processes, most) == 6
-    assert Settings.of().schedule.batch_size_for(100_000) == 512
-
-
-def test_a_run_is_what_is_asked_for_or_what_differs_is_told():
-    run = Settings.of(data="mnist", epochs=3, temperature=0.3, method="simclr", out="a").usual()
-    assert Settings.of(data="mnist", epochs=3, temperature=0.3, method="simclr", out="b").agrees_with(run)
-    assert Settings.of(data="mnist", epochs=4, temperature=0.1, method="simclr").beyond(run) == {
-        "epochs": 4,
-        "temperature": 0.1,
-    }
-    assert Settings.of(data="mnist", method="simclr", width=0.5, temperature=0.3).beyond(run) == {
-        "encoder": "small-cnn",
-        "width": 0.5,
-    } or Settings.of(data="mnist", method="simclr", width=0.5, temperature=0.3).beyond(run) == {"width": 0.5}
-    assert Settings.of(data="cifar10", method="simclr", temperature=0.3).beyond(run) == {"data": "cifar10"}
-
-
-def test_what_is_left_open_is_as_usual():
-    usual = Settings.of().usual()
-    assert (usual.schedule.epochs, usual.engine.precision, usual.flat()["workers"]) == (20, "32-true", 2)
-    assert usual.model.encoder.choice == "small-cnn"
-    given = Settings.of(epochs=3, precision="64-true", workers=0, encoder="resnet18").usual()
-    assert (given.schedule.epochs, given.engine.precision, given.flat()["workers"]) == (3, "64-true", 0)
-    assert given.model.encoder.choice == "resnet18"
-    assert Settings.of(data="mnist", method="simclr").folder.as_posix() == "runs/mnist-simclr"
-    assert Settings.of(out="x").folder.as_posix() == "x"
-    assert Settings.of().schedule.total_epochs == 20
-    with pytest.raises(ValueError, match="strategy: fsdp splits the weights among processes"):
-        Settings.of(strategy="fsdp")
-
-
-def test_settings_are_written_by_group_and_read_from_files(tmp_path):
-    text = dump_settings(Settings.of(method="simclr", temperature=0.3, out="ü"))
-    assert "# method\nmethod: simclr\ntemperature: 0.3\n\n# model\nencoder: auto\n" in text
-    assert "out: ü" in text
-    (tmp_path / "s.yaml").write_text(text)
-    assert load_settings(tmp_path / "s.yaml") == Settings.of(method="simclr", temperature=0.3, out="ü")
-    (tmp_path / "s.yaml").write_text("epoch: 3")
-    with pytest.raises(ValueError, match=r"s.yaml: there is no setting 'epoch'; did you mean 'epochs'"):
-        load_settings(tmp_path / "s.yaml")
-    (tmp_path / "s.yaml").write_text("")
-    assert recipe(tmp_path / "s.yaml") == {}
-    assert not any(name.startswith(".") for name in recipes())
-    assert recipe("mnist") == recipes()["mnist"]
-
-
-class Interval(NamedTuple):
-    low: float
-    high: float
-
-
-def test_results_are_plain_json(tmp_path):
-    path = tmp_path / "results.json"
-    values = {"format": 1, "subjects": {}, "data": {"name": "ü"}, 3: Interval(1 / 3, math.inf), "x": (1, [math.nan])}
-    write_results(path, values)
-    text = path.read_text()
-    assert text.endswith("}\n")
-    assert '"name": "ü"' in text
-    read = read_results(path)
-    assert read["3"] == {"low": 0.3333333333, "high": None}
-    assert read["x"] == [1, [None]]
-    for wrong, message in (
-        ({"format": 2}, "has format 2, this version reads 1; evaluate the run again"),
-        ({"format": 1}, "is damaged or not written by kvicreg"),
-        ({"format": 1, "subjects": {}, "data": {}}, "is damaged or not written by kvicreg"),
-        ([], "is damaged or not written by kvicreg"),
-    ):
-        path.write_text(json.dumps(wrong))
-        with pytest.raises(ValueError, match=message):
-            read_results(path)
-    with pytest.raises(FileNotFoundError, match="has no none.json: evaluate it first"):
-        read_results(tmp_path / "none.json")
-    assert next(iter(MEASURES)) == "linear_probe"
