@@ -56,7 +56,7 @@ def choose_approximation(
     return approximated, (
         f"approximation auto: {name} with {COMPONENTS} components takes about {share:.0%} of a step, where the exact "
         f"loss would take {exact_share:.0%}; their values differ by {abs(value / exact_value - 1):.1%} on random "
-        "embeddings, and by what metrics.csv has as approximation_error on these images."
+        "embeddings, and by what the metrics have as approximation_error on these images."
     )
 
 
