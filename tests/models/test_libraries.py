@@ -137,6 +137,7 @@ def torchvision(monkeypatch):
     names = ["resnet99", "vgg", "vit_b_16"]
     library.models = SimpleNamespace(list_models=lambda module: names, get_model=get_model, asked=asked)
     monkeypatch.setitem(sys.modules, "torchvision", library)
+    monkeypatch.setitem(sys.modules, "torchvision.models", library.models)
     monkeypatch.setattr(operators.importlib.util, "find_spec", lambda name: None)
     return library.models
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 
 import my_encoder
 import pytest
 import torch
 from torch import nn
 
-from kvicreg.models import ResNet18, SmallCNN, build_encoder
+from kvicreg.models import ResNet18, SmallCNN, bridges, build_encoder
 from kvicreg.models.blocks import blocks, frozen_blocks
 from kvicreg.models.bridges import BridgeOptions, check_patches, measured
 from kvicreg.models.checkpoints import read_checkpoint
@@ -231,8 +232,15 @@ def test_arguments_of_a_library_are_literals_or_words():
     taken = {}
     options.constructed(lambda **arguments: taken.update(arguments) or nn.Identity(), width=1, size=3)
     assert taken == {"width": 0.5, "depths": [1, 2], "norm": "layer", "deep": True, "size": 3}
-    works = BridgeOptions().missing("p", RuntimeError("of\nanother")).args[0]
-    assert "needs the package p that works (RuntimeError: of another): pip install" in works
+
+
+def test_a_library_that_does_not_work_is_told_with_its_reason(monkeypatch):
+    def fails(name):
+        raise RuntimeError("of\nanother")
+
+    monkeypatch.setattr(bridges, "importlib", SimpleNamespace(import_module=fails))
+    with pytest.raises(ImportError, match=r"needs the package p that works \(RuntimeError: of another\): pip install"):
+        BridgeOptions().imported("p.q")
 
 
 def test_an_encoder_is_measured_as_it_will_be_used():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.mutants.document import EQUIVALENT, PAGE, document, wilson
-from tests.mutants.run import RESULTS, TESTS, leave_out_slow_tests, pending, read_verdicts, sample, write_result
+from tests.mutants.run import RESULTS, TESTS, leave_out_slow_tests, meet, pending, read_verdicts, sample, write_result
 
 NAMES = [f"kvicreg.kernels.rbf.x_f__mutmut_{number}" for number in range(20)]
 VERDICTS = dict(zip(NAMES, [0, 1, 33, 24, *[None] * 16], strict=True))
@@ -48,6 +48,19 @@ def test_faults_do_not_meet_tests_that_take_long(tmp_path):
     leave_out_slow_tests(tmp_path)
     left = json.loads((tmp_path / "mutants" / "mutmut-stats.json").read_text())
     assert left == stats | {"tests_by_mangled_function_name": {"f": ["a"], "g": []}}
+
+
+def test_survivors_meet_tests_by_themselves(tmp_path):
+    folder = tmp_path / "mutants" / "kvicreg" / "kernels"
+    folder.mkdir(parents=True)
+    (folder / "rbf.py.meta").write_text(json.dumps({"exit_code_by_key": VERDICTS, "more": 1}))
+    test = f"import os\n\n\ndef test():\n    assert os.environ['MUTANT_UNDER_TEST'] != {NAMES[0]!r}\n"
+    (tmp_path / "mutants" / "test_one.py").write_text(test)
+    meet(tmp_path, "kernels", ["test_one.py"])
+    assert read_verdicts(tmp_path, "kernels") == VERDICTS | {NAMES[0]: 1}
+    (tmp_path / "mutants" / "test_two.py").write_text("def test():\n    assert False\n")
+    with pytest.raises(RuntimeError, match="do not pass before anything is changed"):
+        meet(tmp_path, "kernels", ["test_two.py"])
 
 
 def test_the_interval_is_wilsons():
