@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,5 +41,5 @@ class InverseMultiquadricOptions(StationaryOptions, name="inverse_multiquadric")
     """The settings of the inverse multiquadric kernel, whose scale is 1 unless another is chosen."""
 
     def make(self) -> InverseMultiquadric:
-        is_median = self.bandwidth_momentum != 0 or self.bandwidth_multiple != 1
-        return InverseMultiquadric(self.scale() if is_median or self.gamma is not None else 1.0)
+        is_default = replace(self, per_dimension=False) == type(self)()
+        return InverseMultiquadric(1.0 if is_default else self.scale())

@@ -34,10 +34,26 @@ def test_multiple_widens_the_kernel():
     assert float(gamma) == pytest.approx(1 / (2 * median(z)))
 
 
+@pytest.mark.parametrize("rule", [kernels.Median, kernels.Mean])
 @pytest.mark.parametrize(("kernel", "power"), [(kernels.RBF, 2), (kernels.Laplacian, 1)])
-def test_floor_is_a_distance(kernel, power):
+def test_floor_is_a_distance(kernel, power, rule):
     z = torch.zeros(5, 3)
-    assert float(kernel(kernels.Median(floor=1e-3)).resolve(z).gamma) == pytest.approx(1e3**power, rel=1e-5)
+    assert float(kernel(rule(floor=1e-3)).resolve(z).gamma) == pytest.approx(1e3**power, rel=1e-5)
+    assert float(kernel(rule()).resolve(z).gamma) == pytest.approx(1e6**power, rel=1e-5)
+
+
+def test_a_rule_times_a_factor_is_wider_by_it_and_otherwise_the_same():
+    median = kernels.Median(3.0, momentum=0.5, floor=0.1).times(2)
+    assert (type(median), median.multiple, median.momentum, median.floor) == (kernels.Median, 6.0, 0.5, 0.1)
+    mean = kernels.Mean(3.0, floor=0.1).times(2)
+    assert (type(mean), mean.multiple, mean.floor) == (kernels.Mean, 6.0, 0.1)
+
+
+@pytest.mark.parametrize("shape", [(24, 3), (4, 6, 3), (2, 2, 6, 3)])
+def test_mean_is_that_of_the_pairs_within_each_view(shape):
+    z = batch(rows=24).reshape(shape)
+    mean = np.mean([pdist(view, "sqeuclidean") for view in z.reshape(-1, *shape[-2:]).numpy()])
+    assert float(kernels.RBF("mean").resolve(z).gamma) == pytest.approx(1 / mean)
 
 
 def test_median_has_no_gradient():

@@ -59,6 +59,19 @@ def test_distances_of_two_views_are_those_within_and_across():
     assert torch.autograd.gradgradcheck(two_view_distances, (first, second))
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_as_precise_far_from_the_origin(create_graph):
+    views, weights = (points(2, 6, 3) + 1e4).float(), points(2, 6, 6)
+
+    def gradient(dtype):
+        first, second = (view.to(dtype).requires_grad_() for view in views)
+        within, across = two_view_distances(first, second)
+        total = (within * weights.to(dtype)).sum() + across.sum()
+        return torch.stack(torch.autograd.grad(total, (first, second), create_graph=create_graph)).double().detach()
+
+    torch.testing.assert_close(gradient(torch.float32), gradient(torch.float64), rtol=1e-4, atol=1e-4)
+
+
 def test_safe_sqrt_has_no_gradient_at_zero_and_shows_nan():
     x = torch.tensor([0.0, 4.0, torch.nan], requires_grad=True)
     root = safe_sqrt(x)

@@ -182,6 +182,8 @@ class TestEveryKernel:
             kernel(torch.ones(3, 2, dtype=torch.long))
         with pytest.raises(TypeError, match=r"x must be a torch.Tensor, got list"):
             kernel([[1.0, 2.0]])
+        with pytest.raises(TypeError, match=r"x must be a torch.Tensor, got list"):
+            kernel.diagonal([[1.0, 2.0]])
         with pytest.raises(ValueError, match="shape"):
             kernel(torch.ones(3))
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from kvicreg import kernels
+from kvicreg.kernels.cosine import Cosine
 
 Z = torch.randn(9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
@@ -91,6 +92,8 @@ def test_gamma_of_a_wrong_type_is_named(kernel, gamma):
         (lambda: kernels.Median(multiple=0), "multiple must be positive and finite, got 0"),
         (lambda: kernels.Median(momentum=1), "momentum must be at least 0 and below 1, got 1"),
         (lambda: kernels.Median(floor=0), "floor must be positive and finite, got 0"),
+        (lambda: kernels.PerDimension(kernels.RBF(), floor=0), "floor must be positive and finite, got 0"),
+        (lambda: kernels.PerDimension(kernels.RBF(), floor=math.inf), "floor must be positive and finite, got inf"),
         (lambda: kernels.Mixture([kernels.RBF()], weights=[1, 2]), r"one entry per kernel \(1\), got 2"),
         (lambda: kernels.Mixture([kernels.RBF()], weights=[-1]), "weights must be finite and at least 0, got -1"),
         (lambda: kernels.Mixture([kernels.RBF()], weights=[0]), "weights must not all be 0"),
@@ -111,6 +114,69 @@ def test_wrong_settings_are_named(make, message):
 def test_composites_hold_kernels(make, members):
     with pytest.raises(TypeError, match="kernels must be a non-empty sequence of Kernel"):
         make(members)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (kernels.Linear(), "Linear()"),
+        (kernels.Linear(gamma=0.5), "Linear(gamma=0.5)"),
+        (kernels.Polynomial(), "Polynomial(degree=2, coef0=1, gamma=1/p)"),
+        (kernels.Polynomial(3, 0.5, 0.1), "Polynomial(degree=3, coef0=0.5, gamma=0.1)"),
+        (kernels.RBF(0.25), "RBF(gamma=0.25)"),
+        (kernels.RBF(), "RBF((gamma): Median(multiple=1, momentum=0))"),
+        (kernels.RBF("mean"), "RBF((gamma): Mean(multiple=1))"),
+        (kernels.RBF("smoothed"), "RBF((gamma): Median(multiple=1, momentum=0.99))"),
+        (kernels.Laplacian(0.25, norm=1), "Laplacian(gamma=0.25, norm=1)"),
+        (kernels.RationalQuadratic(0.25, alpha=0.5), "RationalQuadratic(gamma=0.25, alpha=0.5)"),
+        (kernels.InverseMultiquadric(), "InverseMultiquadric(gamma=1)"),
+        (kernels.SelfTuning(0.5, neighbours=3), "SelfTuning(gamma=0.5, neighbours=3)"),
+        (kernels.SelfTuning("mean"), "SelfTuning(neighbours=7 (gamma): Mean(multiple=1))"),
+        (
+            2.0 * kernels.Linear() + kernels.RBF(1.0),
+            "Sum(weights=[2, 1] (kernels): ModuleList((0): Linear() (1): RBF(gamma=1)))",
+        ),
+        (kernels.Linear() * kernels.RBF(1.0), "Product((kernels): ModuleList((0): Linear() (1): RBF(gamma=1)))"),
+        (kernels.PerDimension(kernels.Linear()), "PerDimension((kernel): Linear())"),
+    ],
+    ids=lambda value: value.split("(")[0] if isinstance(value, str) else "",
+)
+def test_a_kernel_shows_its_settings(kernel, expected):
+    words = " ".join(repr(kernel).split())
+    assert words.replace("( ", "(").replace(" )", ")") == expected
+
+
+@pytest.mark.parametrize("kernel", [kernels.Linear(), kernels.Polynomial(coef0=0.0)])
+def test_a_point_without_length_has_the_cosine_zero_and_no_gradient(kernel):
+    z = Z.clone()
+    z[0] = 0
+    z.requires_grad_()
+    cosines = Cosine(kernel)(z)
+    assert bool((cosines[0] == 0).all())
+    gradient = torch.autograd.grad(cosines.square().sum(), z)[0]
+    assert bool(gradient.isfinite().all())
+    assert bool((gradient[0] == 0).all())
+
+
+SPECTRAL = [
+    kernels.RBF(0.5),
+    kernels.Laplacian(0.5),
+    kernels.Laplacian(0.5, norm=1),
+    kernels.RationalQuadratic(0.5, alpha=2.0),
+    kernels.RBF(0.5) * kernels.Laplacian(0.5),
+]
+
+
+@pytest.mark.parametrize("kernel", SPECTRAL, ids=range(len(SPECTRAL)))
+def test_frequencies_are_a_function_of_the_seed_alone(kernel):
+    def draw(seed, elsewhere):
+        torch.manual_seed(elsewhere)
+        return kernel.frequencies(kernel.spectral_noise(5, 3, torch.Generator().manual_seed(seed)))
+
+    first = draw(0, elsewhere=1)
+    assert first.shape == (5, 3)
+    assert torch.equal(first, draw(0, elsewhere=2))
+    assert not torch.equal(first, draw(1, elsewhere=1))
 
 
 @pytest.mark.parametrize("wrong", ["rbf", None, [1]])
@@ -191,3 +257,21 @@ def test_a_mixture_computes_one_distance_matrix_for_all_members():
     first = pairs.squared_distance
     mixture.evaluate(pairs)
     assert pairs.squared_distance is first
+
+
+@pytest.mark.parametrize(
+    "of", [lambda *k: sum(k[1:], start=k[0]), lambda *k: k[0] * k[1] * k[2]], ids=["sum", "product"]
+)
+def test_members_share_the_distances_of_points_too(monkeypatch, of):
+    computed = []
+
+    def counted(x):
+        computed.append(x)
+        return torch.cdist(x, x).square()
+
+    monkeypatch.setattr("kvicreg.kernels.pairs.within_distances", counted)
+    kernel = of(kernels.RBF(), kernels.RationalQuadratic("smoothed"), kernels.Laplacian())
+    kernel.resolve(Z)
+    assert len(computed) == 1
+    kernel.advance(Z)
+    assert len(computed) == 2

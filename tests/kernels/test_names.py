@@ -47,6 +47,11 @@ def test_options_go_to_the_members_that_have_them():
         ("polynomial", {"degree": 3, "coef0": 0.5, "gamma": 0.1}, kernels.Polynomial(3, 0.5, 0.1)),
         ("linear", {"per_dimension": True}, kernels.PerDimension(kernels.Linear())),
         ("multi_rbf", {"gamma": 0.1}, kernels.multi_rbf(0.1)),
+        ("inverse_multiquadric", {}, kernels.InverseMultiquadric(1.0)),
+        ("inverse_multiquadric", {"gamma": 0.3}, kernels.InverseMultiquadric(0.3)),
+        ("inverse_multiquadric", {"bandwidth": "mean"}, kernels.InverseMultiquadric("mean")),
+        ("inverse_multiquadric", {"bandwidth_multiple": 2}, kernels.InverseMultiquadric(kernels.Median(2.0))),
+        ("inverse_multiquadric", {"bandwidth_momentum": 0.99}, kernels.InverseMultiquadric("smoothed")),
     ],
 )
 def test_settings_are_the_arguments_of_the_kernel(name, settings, expected):
@@ -90,6 +95,30 @@ def test_a_kernel_is_a_formula_and_a_name():
         assert pickle.loads(pickle.dumps(kernels.RBF.Options())) == kernels.RBF.Options()
     finally:
         del kernels.KERNELS.members["toy_cauchy"]
+
+
+class Narrow(kernels.RBF):
+    """Somebody's kernel, in a module of their own."""
+
+
+def test_a_registered_kernel_has_options_of_its_own_that_can_be_sent_to_another_process():
+    try:
+        assert kernels.register("toy-narrow", Narrow) is Narrow
+        made = kernels.make("toy_narrow", gamma=0.5)
+        assert (type(made), made.gamma) == (Narrow, 0.5)
+        options = Narrow.Options(gamma=0.5)
+        assert pickle.loads(pickle.dumps(options)) == options
+        assert (type(options).__name__, repr(options)[:15]) == ("Options", "Narrow.Options(")
+        assert type(options).__doc__ == "The settings of the toy-narrow kernel."
+        assert type(kernels.make("rbf")) is kernels.RBF
+    finally:
+        kernels.KERNELS.members.pop("toy_narrow", None)
+
+
+@pytest.mark.parametrize("wrong", [3, kernels.RBF(), int])
+def test_only_classes_of_kernels_are_registered(wrong):
+    with pytest.raises(TypeError, match=r"kernel must be a subclass of kernels\.Kernel, got"):
+        kernels.register("toy", wrong)
 
 
 @pytest.mark.parametrize(
@@ -154,6 +183,18 @@ def test_self_tuning_sees_further_where_points_are_sparse():
     assert near < float(rbf(pair)[0, 1]) < far
 
 
+def test_self_tuning_is_its_formula():
+    x = Z.numpy()
+    squared = ((x[:, None] - x[None]) ** 2).sum(-1)
+    local = np.sort(squared, axis=1)[:, 3]
+    multiples = np.array([0.25, 0.5, 1, 2, 4])
+    octaves = np.log2(local[:, None] / np.sort(local)[14] / multiples)
+    shares = np.exp(-(octaves**2) / 2)
+    amplitudes = np.sqrt(shares / shares.sum(1, keepdims=True))
+    expected = sum(np.outer(a, a) * np.exp(-0.3 / m * squared) for a, m in zip(amplitudes.T, multiples, strict=True))
+    np.testing.assert_allclose(kernels.SelfTuning(0.3, neighbours=3)(Z).numpy(), expected, rtol=1e-6)
+
+
 def test_points_of_one_density_have_one_bandwidth():
     grid = torch.cartesian_prod(torch.arange(12.0), torch.arange(12.0)).double()
     inner = grid[((grid > 2) & (grid < 9)).all(1)]
@@ -170,6 +211,15 @@ def test_per_dimension_is_the_kernel_of_standardised_coordinates():
     relative = std / std.square().mean().sqrt()
     expected = kernels.RBF()(scaled / relative.clamp_min(0.01))
     torch.testing.assert_close(kernels.PerDimension(kernels.RBF(), floor=0.01)(scaled), expected)
+
+
+def test_per_dimension_believes_a_tenth_of_the_typical_scale_and_keeps_the_overall_one():
+    scaled = Z * torch.tensor([1e-3, 1.0, 1.0, 1.0], dtype=torch.float64)
+    assert float(kernels.PerDimension(kernels.RBF()).resolve(scaled).scales[0]) == 0.1
+    kernel = kernels.PerDimension(kernels.Linear(), floor=0.2)
+    assert kernel.unit_value(4) == 4
+    unit = kernel.resolve(scaled).unit(4)
+    assert (unit.floor, float(unit.scales[0])) == (0.2, 0.2)
 
 
 @pytest.mark.parametrize("name", ["self-tuning", "multi-rbf", "rbf"])

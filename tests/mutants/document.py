@@ -22,11 +22,13 @@ can be stopped at any time and goes on where it was (`make mutants FOLDERS="kern
 folder's at random).
 """
 FOOT = """
-*Tried* faults are drawn at random, so the share holds for all of them within its 95 % interval (Wilson's).
-*Equivalent* ones change nothing that anyone could see, and do not count; `tests/mutants/equivalent.json` has the reason
-for each. Not put to the test: the wording of messages, and defaults in class bodies, which mutmut does not change and
-`tests/losses/test_defaults.py` states. Each folder's faults meet the tests that `tests/mutants/run.py` names for it,
-without those of many seconds.
+*Tried* faults are drawn at random. *At first* is the share of them that the tests killed when they were drawn: within
+its 95 % interval (Wilson's) it holds for all faults, as the tests were then. Those that survived got tests where they
+could matter, and were tried again: *now* is about the tried ones alone. *Equivalent* ones change nothing that anyone
+could see, and do not count; `tests/mutants/equivalent.json` has the reason for each. Not put to the test: the wording
+of messages, and defaults in class bodies, which mutmut does not change and `tests/losses/test_defaults.py` states.
+Each folder's faults meet the tests that `tests/mutants/run.py` names for it, without those of many seconds and those
+that start other processes.
 
 ## Survivors
 
@@ -38,19 +40,20 @@ without those of many seconds.
 def document(results: list[dict[str, Any]], equivalent: dict[str, str]) -> str:
     """The page of these results."""
     lines = [
-        "| folder | faults | tried | killed | equivalent | share killed | interval | wanted | code |",
+        "| folder | faults | tried | equivalent | killed at first | interval | killed now | wanted | code |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     survivors = []
     for result in sorted(results, key=lambda result: list(TESTS).index(result["folder"])):
         folder = result["folder"]
         same = [name for name in result["survived"] if name in equivalent]
-        tried, killed = result["tried"] - len(same), result["killed"]
-        low, high = wilson(killed, tried) if tried < result["mutants"] else (killed / tried, killed / tried)
+        tried, now = result["tried"] - len(same), result["killed"]
+        first = tried - len({*result["survived_at_first"]} - {*same})
+        low, high = wilson(first, tried) if tried < result["mutants"] else (first / tried, first / tried)
         code = result["code"] + ("" if result["code"] == code_hash(folder) else " (older than the code)")
         lines.append(
-            f"| {folder} | {result['mutants']:,} | {result['tried']:,} | {killed:,} | {len(same)} "
-            f"| {killed / tried:.1%} | {low:.1%} to {high:.1%} | {TARGETS[folder]} % | {code} |"
+            f"| {folder} | {result['mutants']:,} | {result['tried']:,} | {len(same)} | {first:,}, {first / tried:.1%} "
+            f"| {low:.1%} to {high:.1%} | {now:,}, {now / tried:.1%} | {TARGETS[folder]} % | {code} |"
         )
         survivors += [f"- `{name}`" for name in result["survived"] if name not in equivalent]
     listed = "\n".join(survivors) if survivors else "None."

@@ -3,6 +3,7 @@
     python -m tests.mutants.run                        every folder, every fault that has no verdict yet (hours)
     python -m tests.mutants.run kernels --count 200    a random sample of one folder's
     python -m tests.mutants.run kernels --again        those that survived, after a test was added
+    python -m tests.mutants.run kernels --against tests/kernels/test_names.py    the same, by these tests alone
 
 mutmut (https://mutmut.readthedocs.io) makes the faults and runs the tests, in a copy of the repository in `.mutants/`.
 Every verdict is kept there as it comes, so a run can be stopped and started again. At the end of a folder the verdicts
@@ -32,15 +33,20 @@ TESTS = {
     "operators": CORE,
     "losses": CORE,
     "data": ["tests/data"],
-    "models": ["tests/models"],
-    "methods": ["tests/methods"],
-    "runs": ["tests/runs", "tests/test_options.py", "tests/house/test_run_files.py"],
+    "models": ["tests/models", "tests/backbones/test_foreign_checkpoints.py"],
+    "methods": ["tests/methods/test_steps.py", "tests/methods/test_methods.py"],
+    "runs": ["tests/runs", "tests/test_options.py"],
     "training": ["tests/training"],
     "evaluation": ["tests/evaluation"],
 }
 """The tests that are to notice the faults of each folder."""
-SLOW = "not compiled and not do_not_escape and not nothing_in_common and not three"
-"""Left out: tests of many seconds that would be repeated for every fault that survives."""
+SLOW = (
+    "not compiled and not do_not_escape and not nothing_in_common and not three and not two_processes "
+    "and not method_processes and not test_processes and not test_nodes"
+)
+"""Left out from the start: tests of many seconds, and those that see the package in other processes."""
+LONGEST = 10.0
+"""Seconds of a test that is worth repeating for every fault that the others let through."""
 SURVIVED, NO_TESTS = 0, 33
 CONFIG = """
 
@@ -63,12 +69,18 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, help="try so many of each folder's faults, drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
+    parser.add_argument("--against", nargs="+", default=[], help="let those that survived meet these tests alone")
     parser.add_argument("--work", type=Path, default=ROOT / ".mutants", help="where the copies and verdicts are kept")
     given = parser.parse_args(argv)
     for folder in given.folders or TESTS:
         work = given.work / folder
+        if given.against:
+            meet(work, folder, given.against)
+            write_result(folder, read_verdicts(work, folder), RESULTS)
+            continue
         copy_repository(work, folder)
         run_mutmut(work, ["none"])  # makes the faults and finds out which test reaches which function
+        leave_out_slow_tests(work)
         verdicts = read_verdicts(work, folder)
         tried = pending(sample(verdicts, given.count, given.seed), verdicts, again=given.again)
         print(f"{folder}: {len(tried):,} of {len(verdicts):,} faults to try", flush=True)
@@ -107,6 +119,43 @@ def run_mutmut(work: Path, names: Iterable[str]) -> None:
         raise RuntimeError(f"the tests do not pass before anything is changed: see {log}")
 
 
+def leave_out_slow_tests(work: Path) -> None:
+    """Let no fault meet a test that takes longer than `LONGEST`."""
+    path = work / "mutants" / "mutmut-stats.json"
+    stats = json.loads(path.read_text())
+    slow = {test for test, seconds in stats["duration_by_test"].items() if seconds > LONGEST}
+    by_function = stats["tests_by_mangled_function_name"]
+    stats["tests_by_mangled_function_name"] = {
+        name: [test for test in tests if test not in slow] for name, tests in by_function.items()
+    }
+    path.write_text(json.dumps(stats))
+
+
+def meet(work: Path, folder: str, tests: list[str]) -> None:
+    """Run these tests with each fault that has survived; what one of them notices is killed, the rest stays."""
+    shutil.copytree(ROOT / "tests", work / "mutants" / "tests", dirs_exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(work / "mutants")}
+    survivors = [name for name, verdict in read_verdicts(work, folder).items() if verdict in (SURVIVED, NO_TESTS)]
+    for name in ["", *survivors]:
+        ran = subprocess.run(
+            command, cwd=work / "mutants", env=environment | {"MUTANT_UNDER_TEST": name}, capture_output=True, text=True
+        )
+        if not name and ran.returncode:
+            raise RuntimeError(f"the tests do not pass before anything is changed: {ran.stdout}")
+        if name and ran.returncode:
+            keep_verdict(work, folder, name, ran.returncode)
+        print("killed" if ran.returncode else "survives", name or "without a fault", flush=True)
+
+
+def keep_verdict(work: Path, folder: str, name: str, verdict: int) -> None:
+    for path in (work / "mutants" / "kvicreg" / folder).rglob("*.meta"):
+        content = json.loads(path.read_text())
+        if name in content["exit_code_by_key"]:
+            content["exit_code_by_key"][name] = verdict
+            path.write_text(json.dumps(content, indent=4))
+
+
 def read_verdicts(work: Path, folder: str) -> dict[str, int | None]:
     """What became of every fault: pytest's exit code, or None where it was not tried."""
     verdicts: dict[str, int | None] = {}
@@ -143,9 +192,15 @@ def write_result(folder: str, verdicts: dict[str, int | None], results: Path) ->
         "killed": len(tried) - len(survived),
         "modules": dict(sorted(by_module.items())),
         "survived": survived,
+        "survived_at_first": sorted(({*survived} | before(results / f"{folder}.json")) & tried.keys()),
     }
     results.mkdir(parents=True, exist_ok=True)
     (results / f"{folder}.json").write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+
+
+def before(path: Path) -> set[str]:
+    """The faults that had survived when this file of results was written last, or before that."""
+    return {*json.loads(path.read_text())["survived_at_first"]} if path.is_file() else set()
 
 
 def code_hash(folder: str) -> str:

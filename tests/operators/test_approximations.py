@@ -9,7 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from kvicreg import KernelVICRegLoss, kernels
 from kvicreg.operators import Nystrom, RandomFourier, covariance_operator
+from kvicreg.operators.approximation import APPROXIMATIONS
 from kvicreg.operators.shard import Shard
+from kvicreg.options import Values
 
 KERNELS = {
     "linear": kernels.Linear,
@@ -270,3 +272,74 @@ class TestBoth:
         operator = covariance_operator(views(1)[0], "rbf", approximation)
         assert operator.eigenvalues().shape[-1] <= 6
         assert operator.samples == 20
+
+
+def test_they_show_their_settings_and_have_defaults():
+    assert repr(Nystrom()) == "Nystrom(landmarks=256, choice='uniform')"
+    assert repr(RandomFourier()) == "RandomFourier(features=512, form='paired', orthogonal=False, redraw=False)"
+    assert (Nystrom().seed, RandomFourier().seed) == (0, 0)
+    chosen = {name: APPROXIMATIONS.read(name, Values({})).build(7) for name in APPROXIMATIONS.names()}
+    assert chosen.pop("exact") is chosen.pop("auto") is None
+    assert (chosen["nystrom"].landmarks, chosen["nystrom"].seed) == (128, 7)
+    assert (chosen["random-fourier"].count, chosen["random-fourier"].seed) == (128, 7)
+
+
+@pytest.mark.parametrize("form", ["paired", "cosine"])
+def test_frequencies_are_those_of_seed_step_and_member(form):
+    z, approximation = views(1, p=3), RandomFourier(8, form, redraw=True, seed=5)
+    for _ in range(3):
+        approximation.advance()
+    kernel = kernels.RBF(0.5) + 2.0 * kernels.RBF(0.5)
+    parts = []
+    for member, weight in enumerate([1.0, 2.0]):
+        generator = torch.Generator().manual_seed((5 * 1_000_003 + 3) * 1_000_003 + member)
+        noise = torch.randn(2 if form == "paired" else 4, 3, generator=generator).double()
+        phase = (torch.rand(len(noise), generator=generator) * 2 * np.pi).double()
+        angles = z @ noise.mT  # at gamma 1 / 2 the frequencies are standard normal
+        circle = torch.cat([angles.cos(), angles.sin()], -1) if form == "paired" else (angles + phase).cos()
+        parts.append(circle * (weight * 2 / 4) ** 0.5)
+    torch.testing.assert_close(features(approximation, z, kernel), torch.cat(parts, -1))
+
+
+def test_draws_are_remembered_but_not_for_ever():
+    z, approximation = views(1), RandomFourier(8, redraw=True)
+    sizes = []
+    for _ in range(40):
+        approximation.advance()
+        features(approximation, z, kernels.RBF(0.5))
+        (first,) = [id(noise) for key, (noise, _) in approximation._drawn.items() if key[0] == approximation._step]
+        features(approximation, z, kernels.RBF(0.7))
+        assert first in [id(noise) for noise, _ in approximation._drawn.values()]
+        sizes.append(len(approximation._drawn))
+    assert max(sizes) == 16
+
+
+def test_a_sum_needs_features_for_each_of_its_members():
+    kernel = kernels.RBF(0.5) + kernels.RBF(0.1) + kernels.RBF(0.2)
+    assert features(RandomFourier(10), views(1), kernel).shape[-1] == 6
+    assert features(RandomFourier(10, "cosine"), views(1), kernel).shape[-1] == 9
+    with pytest.raises(ValueError, match="4 features are too few for a sum of 3 kernels"):
+        features(RandomFourier(4), views(1), kernel)
+
+
+@pytest.mark.parametrize("choice", ["kmeans++", "leverage"])
+def test_landmarks_are_drawn_as_described(choice):
+    z, kernel = views(2, b=60), kernels.RBF(0.2) * kernels.Linear()
+    landmarks = Nystrom(3, choice, seed=4)._choose(z, kernel, Shard.of(z, gather=False))
+    generator = torch.Generator().manual_seed(4)
+    rows = torch.randperm(120, generator=generator)[:24].sort().values  # eight candidates for each
+    candidates = z.flatten(0, 1)[rows]
+    gram = kernel(candidates).numpy()
+    if choice == "kmeans++":
+        draws = torch.rand(3, generator=generator, dtype=torch.float64).numpy()
+        chosen = [int(draws[0] * 24)]
+        for draw in draws[1:]:
+            distances = np.diag(gram)[:, None] + np.diag(gram)[chosen] - 2 * gram[:, chosen]
+            shares = np.cumsum(distances.clip(0).min(1))
+            chosen.append(int(np.searchsorted(shares, draw * shares[-1])))
+    else:
+        ridge = np.diag(gram)[:3].mean() / 100
+        explained = gram[:, :3] @ np.linalg.solve(gram[:3, :3] + ridge * np.eye(3), gram[:3])
+        scores = (np.diag(gram) - np.diag(explained)).clip(0) + ridge
+        chosen = torch.multinomial(torch.from_numpy(scores), 3, generator=generator).tolist()
+    torch.testing.assert_close(landmarks, candidates[chosen])

@@ -145,3 +145,38 @@ def test_refuses_a_gram_matrix_that_is_not_symmetric():
     with pytest.raises(ValueError, match="gram must be symmetric"):
         CovarianceOperator.from_gram(gram)
     CovarianceOperator.from_gram(gram + gram.mT)
+
+
+def test_an_operator_shows_its_side_and_knows_its_round_off():
+    gram = CovarianceOperator.from_gram(4.0 * torch.eye(5), scale=3.0)
+    assert repr(gram) == "CovarianceOperator(gram, shape=(5, 5), samples=5)"
+    assert float(gram.round_off) == pytest.approx(64 * torch.finfo(torch.float32).eps * 4 * 3)
+    assert (gram.samples, gram.rank_bound) == (5, 4)
+    features = CovarianceOperator.from_features(normal(2, 6, 3), scale=2.0)
+    assert repr(features.of_view(1)) == "CovarianceOperator(features, shape=(3, 3), samples=6)"
+    assert (features.round_off, features.of_view(1).round_off, features.rank_bound) == (0, 0, 3)
+    assert CovarianceOperator.from_features(normal(6, 3), rank=2).rank_bound == 2
+    assert CovarianceOperator.from_features(normal(6, 3), rank=2, centred=False).rank_bound == 2
+    assert CovarianceOperator.from_features(normal(6, 8), centred=False).rank_bound == 6
+    assert CovarianceOperator.from_gram(torch.eye(5), rank=2).rank_bound == 2
+
+
+def test_one_of_several_operators_has_its_own_norms():
+    views = torch.stack([normal(9, 4), 3 * normal(9, 4)])
+    for together in (CovarianceOperator.from_features(views), CovarianceOperator.from_gram(views @ views.mT)):
+        for i, view in enumerate(views):
+            alone, one = CovarianceOperator.from_features(view), together.of_view(i)
+            torch.testing.assert_close(one.offdiagonal_hs_norm(), alone.offdiagonal_hs_norm())
+            torch.testing.assert_close(one.eigenvalues()[:4], alone.eigenvalues())
+            assert torch.as_tensor(one.round_off).equal(torch.as_tensor(together.round_off).expand(2)[i])
+
+
+@pytest.mark.parametrize("solver", ["eigh", "cpu", "products"])
+@pytest.mark.parametrize("count", [3, 4, 7])
+def test_the_hinge_counts_missing_directions_as_zero(solver, count):
+    values = np.array([2.0, 1.0, 0.5, 0.0])
+    roots = np.sqrt(2 * np.concatenate([values, np.zeros(3)])[:count] + 0.01)
+    expected = ((1.5 - roots).clip(0) ** 2).sum()
+    operator = CovarianceOperator(torch.diag(torch.tensor(values)), 1.0, 4, 4)
+    assert float(operator.hinge_sum(1.5, 0.01, count, 2.0, solver)) == pytest.approx(expected, rel=0.02)
+    assert float(operator.hinge_sum(0.05, 0.01, 7, solver=solver)) == pytest.approx(0, abs=1e-4)

@@ -71,3 +71,46 @@ def test_a_decomposition_that_fails_is_repeated_in_float64(monkeypatch):
     assert seen == [torch.float32, torch.float64]
     assert values.dtype == torch.float32
     np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.double().numpy()), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("side", "count", "threads", "expected"), [(4, 3, 2, (2, 1)), (8, 1, 6, (1, 6)), (8, 2, 7, (2, 3))]
+)
+def test_large_matrices_share_out_the_threads(monkeypatch, side, count, threads, expected):
+    used = []
+    monkeypatch.setattr(module, "THREADS_FROM", 8)
+    monkeypatch.setattr(
+        module,
+        "run_side_by_side",
+        lambda task, n, *, workers, threads: (used.append((workers, threads)), [task(i) for i in range(n)]),
+    )
+    matrix = symmetric(count, side)
+    for vectors in (False, True):
+        values, basis = module._side_by_side(matrix, threads, vectors=vectors)
+        np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.numpy()))
+    torch.testing.assert_close(basis * values.unsqueeze(-2) @ basis.mT, matrix)
+    assert used == [expected] * 2
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_where_float64_fails_too_singular_values_are_left(monkeypatch, vectors):
+    def refuses(matrix, *, vectors):
+        raise torch.linalg.LinAlgError("did not converge")
+
+    monkeypatch.setattr(module, "_solve", refuses)
+    matrix = symmetric(2, 5)
+    with pytest.warns(RuntimeWarning, match="in float64"):
+        values, basis = module._decompose(matrix, vectors=vectors)
+    np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.numpy()))
+    torch.testing.assert_close(basis * values.unsqueeze(-2) @ basis.mT, matrix)
+
+
+def test_only_what_is_not_finite_has_eigenvalues_that_are_not():
+    matrix = symmetric(2, 3, 4)
+    matrix[1, 2, 0, 0] = torch.nan
+    with pytest.warns(RuntimeWarning, match="in float64"):
+        values = module._rescued(matrix, vectors=True)[0]
+    assert values[1, 2].isnan().all()
+    values[1, 2] = 0
+    matrix[1, 2] = 0
+    np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.numpy()), atol=1e-12)

@@ -95,3 +95,26 @@ def test_a_second_derivative_is_refused():
     (gradient,) = torch.autograd.grad(hinge_sums(matrix, 2.0, EPS, "products"), matrix, create_graph=True)
     with pytest.raises(RuntimeError, match="second derivatives of the hinge by products"):
         gradient.sum().backward()
+
+
+def test_the_least_of_three_times_counts_and_the_first_does_not(monkeypatch):
+    clock = iter([0, 1, 10, 15, 20, 23, 30, 37])  # 1 at first, then 5, 3 and 7
+    monkeypatch.setattr(products.time, "perf_counter", lambda: next(clock))
+    leaf = torch.tensor([2.0], requires_grad=True)
+    assert products._timed(lambda: leaf * 3, leaf) == (3, 6.0)
+
+
+def test_the_choice_of_a_solver_is_logged_once_with_the_times(monkeypatch, caplog):
+    seconds = {"eigh": 0.002, "products": 0.001}
+    monkeypatch.setattr(products, "_timed", lambda value, leaf: (seconds[value.args[-1]], float(value().sum())))
+    fastest.cache_clear()
+    with caplog.at_level("INFO", logger="kvicreg"):
+        for _ in range(2):
+            assert fastest(16, 1, torch.device("cpu"), torch.float32) == "products"
+        fastest(16, 3, torch.device("cpu"), torch.float32)
+    fastest.cache_clear()
+    times = "on cpu (eigh 2.0 ms, products 1.0 ms)"
+    assert caplog.messages == [
+        f"solver auto: products for a matrix of 16 x 16 {times}",
+        f"solver auto: products for 3 matrices of 16 x 16 {times}",
+    ]
