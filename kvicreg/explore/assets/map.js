@@ -2,7 +2,7 @@
 import { Points } from "./points.js";
 import { address } from "./pictures.js";
 
-const CELLS = 128, PICTURE = 44, MOST_IN_VIEW = 3000;
+const CELLS = 128, PICTURE = 44, MOST_IN_VIEW = 3000, SLOW = 50;
 
 export class ImageMap {
   // on: hover(index | null, x, y), choose(index), select(indices)
@@ -14,7 +14,8 @@ export class ImageMap {
     this.shown = new Uint8Array(count).fill(1);
     this.images = new Map();
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(holder);
+    this.measure();
+    new ResizeObserver(() => { this.measure(); this.draw(); }).observe(holder);
   }
 
   place(xy) {
@@ -33,8 +34,8 @@ export class ImageMap {
     this.draw();
   }
 
-  get size() { return [this.holder.clientWidth, this.holder.clientHeight]; }
-  get half() { return Math.min(...this.size) / 2 * this.camera.zoom; }
+  measure() { this.size = [this.holder.clientWidth, this.holder.clientHeight]; } // asked of the page once, not for every image
+  get half() { return Math.min(this.size[0], this.size[1]) / 2 * this.camera.zoom; }
   screen(i) { return [this.size[0] / 2 + (this.xy[2 * i] - this.camera.x) * this.half, this.size[1] / 2 - (this.xy[2 * i + 1] - this.camera.y) * this.half]; }
   world(x, y) { return [(x - this.size[0] / 2) / this.half + this.camera.x, -(y - this.size[1] / 2) / this.half + this.camera.y]; }
 
@@ -80,6 +81,9 @@ export class ImageMap {
     clearTimeout(this.settling);
     if (this.moving) this.settling = setTimeout(() => this.draw(), Math.max(160, 3 * this.took)); // all points, at rest
     this.points.draw(this.camera, width, height, density, this.moving);
+    this.bare = this.moving && !this.lasso && (this.bare || this.took > SLOW); // pictures and marks wait until it rests
+    this.overlay.style.opacity = this.bare ? 0 : 1;
+    if (this.bare) return;
     const context = this.overlay.getContext("2d");
     if (this.overlay.width !== width * density || this.overlay.height !== height * density) { this.overlay.width = width * density; this.overlay.height = height * density; }
     context.setTransform(density, 0, 0, density, 0, 0);

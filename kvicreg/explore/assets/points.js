@@ -26,7 +26,7 @@ export class Points {
     this.canvas = canvas;
     this.count = this.budget = count;
     this.order = shuffled(count);
-    this.gl = canvas.getContext("webgl", { antialias: false, alpha: true, premultipliedAlpha: true });
+    this.gl = canvas.getContext("webgl", { antialias: false, alpha: false, desynchronized: true });
     if (this.gl) this.prepare();
   }
 
@@ -90,6 +90,9 @@ export class Points {
     const w = Math.round(width * density), h = Math.round(height * density);
     if (this.canvas.width !== w || this.canvas.height !== h) { this.canvas.width = w; this.canvas.height = h; }
     gl.viewport(0, 0, w, h);
+    // opaque, since blending a whole canvas with the page is what takes longest without a graphics card
+    const [red, green, blue] = getComputedStyle(this.canvas.parentNode).backgroundColor.match(/[\d.]+/g).map((value) => value / 255);
+    gl.clearColor(red, green, blue, 1);
     gl.clear(gl.COLOR_BUFFER_BIT);
     const half = Math.min(width, height) / 2 * camera.zoom;
     gl.uniform2f(this.uniforms.scale, half / (width / 2), half / (height / 2));
