@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from kvicreg.evaluation.compare import comparison_table, notes_against_best, short_names, significance
+from kvicreg.evaluation.compare import comparison_table, notes_against_best, significance
 from kvicreg.evaluation.intervals import bootstrap_interval, paired_bootstrap
 from kvicreg.evaluation.results import measure
 from kvicreg.runs import RunFolder
-from kvicreg.runs.results import write_results
+from kvicreg.runs.results import short_names, write_results
 
 
 def right(share, count=200):
@@ -65,7 +65,7 @@ def test_the_table_has_runs_down_and_measures_across(runs):
     assert headings == ["linear probe", "k-means NMI", "against the best"]
     assert lines[1] == "-" * len(lines[0])
     cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines[2:-1]]
-    assert [row[0] for row in cells] == ["two", "one", "four", "raw pixels", "raw pixels of one"]
+    assert [row[0] for row in cells] == ["two", "one", "four", "raw pixels of two", "raw pixels of one"]
     assert cells[0][2] == "-"
     assert cells[0][1].startswith("50.0 ±")
     assert cells[0][-1].startswith("-40.0 points, p = 0.00")
@@ -98,4 +98,4 @@ def test_runs_that_can_not_be_compared_say_so(runs, tmp_path):
     write_results(RunFolder(empty).results_path(), nothing)
     assert comparison_table([empty]) == "no labels, so no accuracies to compare"
     same = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c"]
-    assert [*short_names(same).values()] == [str(same[0]), str(same[1]), "c"]
+    assert short_names(same) == ["a/run", "b/run", "c"]
