@@ -27,7 +27,7 @@ class MyModule(pl.LightningModule):
             self.projector(self.encoder(self.views(images, samples, seed=0, epoch=self.current_epoch, view=view)))
             for view in (0, 1)
         )
-        terms = self.criterion.terms(z1, z2)
+        terms = self.criterion.step(z1, z2)
         self.log_dict({"invariance": terms.invariance, "variance": terms.variance, "covariance": terms.covariance})
         return terms.total
 

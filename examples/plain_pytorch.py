@@ -26,7 +26,7 @@ def main(steps: int = 100) -> float:
     for step in range(steps):
         batch = torch.randn(256, 8) @ basis
         z1, z2 = (projector(encoder(view)) for view in two_views(batch))
-        terms = criterion.terms(z1, z2)  # or criterion(z1, z2) for the scalar alone
+        terms = criterion.step(z1, z2)  # or criterion(z1, z2) for the scalar alone
         optimizer.zero_grad()
         terms.total.backward()
         optimizer.step()

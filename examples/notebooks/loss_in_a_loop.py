@@ -64,7 +64,7 @@ before = vote()
 rows = []
 for _ in range(120):
     batch = images[torch.randint(0, len(images), (256,))]
-    terms = criterion.terms(projector(encoder(view(batch))), projector(encoder(view(batch))))
+    terms = criterion.step(projector(encoder(view(batch))), projector(encoder(view(batch))))
     optimizer.zero_grad()
     terms.total.backward()
     optimizer.step()

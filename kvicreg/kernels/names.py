@@ -52,7 +52,8 @@ def read_mixture(expression: str, values: Values) -> KernelOptions:
         try:
             member = KERNELS.find(name.strip())
         except ValueError as error:
-            raise ValueError(str(error).replace(":", f" in {expression!r}:", 1)) from None
+            hint = "" if share or not name.strip()[:1].isdigit() else "; shares are written 0.3*rbf"
+            raise ValueError(str(error).replace(":", f" in {expression!r}:", 1) + hint) from None
         shares.append(_share(share.strip(), expression))
         members.append(member)
     if len(members) == 1:
@@ -125,5 +126,6 @@ def get(kernel: str | Kernel) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if not isinstance(kernel, str):
-        raise TypeError(f"kernel must be a name or a kernels.Kernel, got {type(kernel).__name__}")
+        got = f"the class: write {kernel.__name__}()" if isinstance(kernel, type) else type(kernel).__name__
+        raise TypeError(f"kernel must be a name or a kernels.Kernel, got {got}")
     return make(kernel)

@@ -22,7 +22,8 @@ __all__ = [
 def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
     """`x` in float32, or float64 if it came so; anything but a floating-point tensor is refused."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+        hint = "; torch.from_numpy makes one" if type(x).__name__ == "ndarray" else ""
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
     if not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {x.dtype}; convert it with {name}.float()")
     return x if x.dtype in (torch.float32, torch.float64) else x.float()

@@ -94,7 +94,10 @@ def stack_views(views: Sequence[Tensor]) -> Tensor:
 def check_views(views: Sequence[Tensor]) -> list[Tensor]:
     """The views in one precision of at least float32, after everything about them has been checked."""
     if len(views) < 2:
-        raise ValueError(f"the loss compares views: it needs at least two embeddings, got {len(views)}")
+        raise ValueError(
+            f"the loss compares views: it needs at least two embeddings, got {len(views)}; pass them one by one, as in "
+            "loss(z1, z2) or loss(*views)"
+        )
     converted = [at_least_float32(view, f"view {i}") for i, view in enumerate(views, 1)]
     first = converted[0]
     for i, view in enumerate(converted, 1):

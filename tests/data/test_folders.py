@@ -181,7 +181,7 @@ def test_classes_at_any_level(
     listing = list_folder(tmp_path, "train", class_level=level)
     assert listing.class_names == classes
     if classes is None or listing.labels is None:
-        assert listing.notes == ("no classes: folders are not taken as labels (class_level chooses)",)
+        assert listing.notes == ("no classes: folders are not taken as labels (--class-level chooses)",)
         return
     for path, label in zip(listing.paths, listing.labels.tolist(), strict=True):
         assert classes[label] in path.parts

@@ -127,6 +127,7 @@ def test_only_classes_of_kernels_are_registered(wrong):
         ("rbf+lienar", {}, r"unknown kernel 'lienar' in 'rbf\+lienar': did you mean 'linear'"),
         ("rbf+", {}, "unknown kernel ''"),
         ("x*rbf", {}, "'x' is no share; write 0.3"),
+        ("0.3rbf+linear", {}, r"shares are written 0\.3\*rbf"),
         ("-1*rbf+linear", {}, "shares must be finite and at least 0, got -1"),
         ("inf*rbf+linear", {}, "shares must be finite and at least 0, got inf"),
         ("rbf+linear", {"degree": 2}, r"nothing reads degree with kernel rbf\+linear; it is read by kernel polynomial"),

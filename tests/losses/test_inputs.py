@@ -26,7 +26,7 @@ def test_one_sample(criterion):
 
 
 def test_one_view(criterion):
-    with pytest.raises(ValueError, match="at least two embeddings, got 1"):
+    with pytest.raises(ValueError, match=r"at least two embeddings, got 1; pass them one by one, as in loss\(z1, z2\)"):
         criterion(z(8, 4))
 
 
@@ -119,6 +119,8 @@ def test_unknown_names(make, message):
 def test_things_of_the_wrong_kind():
     with pytest.raises(TypeError, match=r"kernel must be a name or a kernels\.Kernel, got int"):
         KernelVICRegLoss(3)
+    with pytest.raises(TypeError, match=r"got the class: write RBF\(\)"):
+        KernelVICRegLoss(kernels.RBF)
     with pytest.raises(TypeError, match=r"approximation must be None, operators.Nystrom"):
         KernelVICRegLoss(approximation=64)
 

@@ -73,7 +73,7 @@ def find_classes(
     reference = names if training is None else training
     chosen = "none" if split == "unlabelled" else _choose_level(reference, level, place)
     if chosen == "none" or (level == "auto" and any("/" not in name for name in names)):
-        return Classes(None, None, "no classes: folders are not taken as labels (class_level chooses)")
+        return Classes(None, None, "no classes: folders are not taken as labels (--class-level chooses)")
     of_image = [_class_of(name, chosen, place) for name in names]
     classes = sorted(set(of_image) if training is None else {_class_of(name, chosen, place) for name in training})
     numbers = {name: number for number, name in enumerate(classes)}
@@ -83,7 +83,7 @@ def find_classes(
     which = "the last level" if chosen == "last" else f"level {chosen}"
     some = ", ".join(classes[:4]) + (", ..." if len(classes) > 4 else "")
     count = f"{len(classes)} class{'es' if len(classes) > 1 else ''}"
-    note = f"{count}, the folders of {which}: {some} (class_level chooses another)"
+    note = f"{count}, the folders of {which}: {some} (--class-level chooses another)"
     return Classes(torch.tensor([numbers[name] for name in of_image], dtype=torch.int64), classes, note)
 
 
