@@ -33,7 +33,7 @@ TESTS = {
     "operators": CORE,
     "losses": CORE,
     "data": ["tests/data"],
-    "models": ["tests/models", "tests/backbones/test_foreign_checkpoints.py"],
+    "models": ["tests/models", "tests/backbones"],
     "methods": ["tests/methods/test_steps.py", "tests/methods/test_methods.py"],
     "runs": ["tests/runs", "tests/test_options.py"],
     "training": ["tests/training"],

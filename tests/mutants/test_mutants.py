@@ -43,7 +43,7 @@ def test_what_survived_at_first_is_remembered(tmp_path):
 
 def test_faults_do_not_meet_tests_that_take_long(tmp_path):
     (tmp_path / "mutants").mkdir()
-    stats = {"duration_by_test": {"a": 0.1, "b": 9.0}, "tests_by_mangled_function_name": {"f": ["b", "a"], "g": ["b"]}}
+    stats = {"duration_by_test": {"a": 0.1, "b": 99.0}, "tests_by_mangled_function_name": {"f": ["b", "a"], "g": ["b"]}}
     (tmp_path / "mutants" / "mutmut-stats.json").write_text(json.dumps(stats))
     leave_out_slow_tests(tmp_path)
     left = json.loads((tmp_path / "mutants" / "mutmut-stats.json").read_text())
