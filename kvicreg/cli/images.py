@@ -141,7 +141,7 @@ def duplicates(
 
     Args:
         threshold: cosine of two images from which on they are duplicates.
-        mirrored: mirror images are duplicates too, for which all images are embedded twice; --no-mirrored leaves them out.
+        mirrored: mirror images are duplicates too, for which all are embedded twice; --no-mirrored leaves them out.
         against: another source: lists the images that are in both.
         against_split: another split, of the same source or of the other one.
         out: CSV file to write.

@@ -31,7 +31,8 @@ class StartOptions(Options):
     overwrite: bool = option(False, "Replace the run folder if it exists.")
     dry_run: bool = option(False, "Print the resolved settings, the time and the memory, from small steps, and stop.")
     time: str | None = option(
-        None, "Train for about this long, such as 30m or 2h: fits the epochs to it. For images of your own without --epochs: 15m, or 1h on a GPU."
+        None,
+        "Train for about this long, such as 30m: fits the epochs. Your own images without --epochs: 15m, on a GPU 1h.",
     )
 
     def __post_init__(self) -> None:
