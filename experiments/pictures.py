@@ -10,7 +10,7 @@ from matplotlib import colormaps
 
 from experiments.common import Cell, Experiment, Job, Result, splits, write
 from experiments.common.drawing import panels
-from kvicreg.benchmarks import loss
+from kvicreg.cli.bench import bench_loss
 from kvicreg.data import first_images
 from kvicreg.evaluation.maps import umap_points
 from kvicreg.measures.features import extract
@@ -132,6 +132,6 @@ class Latency(Experiment, name="figure-latency"):
     def run(self, job: Job) -> Result:
         """Time and memory over width and batch size; the benchmark's own sizes unless it is a trial."""
         few: dict[str, Any] = {"sizes": ("32x256", "32x1024", "64x1024"), "scaling_sizes": (), "repeats": 1}
-        few |= {"kernel_names": ("linear", "polynomial", "rbf")}
-        loss.run(job.out / "bench-loss", **(few if job.budget == "smoke" else {}))
+        few |= {"kernels": ("linear", "polynomial", "rbf")}
+        bench_loss(job.out / "bench-loss", **(few if job.budget == "smoke" else {}))
         return Result(job, [], [])

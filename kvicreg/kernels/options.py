@@ -39,7 +39,7 @@ class KernelFamily(Family["KernelOptions"]):
 
     def read(self, name: str, values: Values) -> KernelOptions:
         if not isinstance(name, str):
-            raise TypeError(f"kernel must be a name or a kernels.Kernel, got {type(name).__name__}")
+            raise ValueError(f"kernel must be a name, such as rbf, got {name!r}")
         if "+" in name or "*" in name:
             from kvicreg.kernels.names import read_mixture
 

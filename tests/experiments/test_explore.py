@@ -46,7 +46,7 @@ def test_chosen_clicks_are_simulated_with_true_labels(tmp_path):
 
 
 def test_a_page_says_what_was_not_run(tmp_path):
-    assert measured_part(tmp_path).count("Not run yet.") == 5
+    assert measured_part(tmp_path).count("Not run yet.") == 6
     (tmp_path / "explore").mkdir()
     rows = [{"threshold": 0.75, "images": 12, "listed": 3}]
     (tmp_path / "explore" / "bench-leaks.json").write_text(json.dumps({"listed": 5, "rows": rows}))

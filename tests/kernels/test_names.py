@@ -126,6 +126,7 @@ def test_only_classes_of_kernels_are_registered(wrong):
     [
         ("rbf+lienar", {}, r"unknown kernel 'lienar' in 'rbf\+lienar': did you mean 'linear'"),
         ("rbf+", {}, "unknown kernel ''"),
+        (None, {}, "kernel must be a name, such as rbf, got None"),
         ("x*rbf", {}, "'x' is no share; write 0.3"),
         ("0.3rbf+linear", {}, r"shares are written 0\.3\*rbf"),
         ("-1*rbf+linear", {}, "shares must be finite and at least 0, got -1"),
