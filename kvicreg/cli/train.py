@@ -32,7 +32,7 @@ class StartOptions(Options):
     dry_run: bool = option(False, "Print the resolved settings, the time and the memory, from small steps, and stop.")
     time: str | None = option(
         None,
-        "Train for about this long, such as 30m: fits the epochs. Your own images without --epochs: 15m, on a GPU 1h.",
+        "Train for about this long, such as 30m: fits the epochs. Without --epochs 15m, on a GPU 1h.",
     )
 
     def __post_init__(self) -> None:

@@ -84,7 +84,7 @@ class ScheduleOptions(Options):
     """Length of training, batches and the course of the learning rate."""
 
     epochs: int | None = option(
-        None, "Passes over the images. Without it: as many as fit into --time; 20 for data sets by name.", above=0
+        None, "Passes over the images. Without: as many as fit into --time; 20 for data sets by name.", above=0
     )
     max_steps: int | None = option(
         None, "Stop after this many optimizer steps, even within an epoch; the schedule spans all epochs.", above=0
