@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kvicreg.runs import Settings
-from kvicreg.training.cost import Clock, Cost, seconds_of, synchronize
+from kvicreg.training.cost import Clock, Cost, loss_cost
 
 __all__ = ["choose_approximation"]
 
@@ -66,12 +66,4 @@ def _measured(settings: Settings, rows: int, device: torch.device, clock: Clock)
     views, width = settings.method.views_seen.count, settings.model.projector.flat()["projector_outputs"]
     generator = torch.Generator().manual_seed(settings.engine.seed)
     z = [torch.randn(rows, width, generator=generator).to(device).requires_grad_() for _ in range(views)]
-
-    def step() -> float:
-        total = loss(*z)
-        total.backward()
-        synchronize(device)
-        return float(total.detach())
-
-    value = step()
-    return min(seconds_of(step, clock) for _ in range(2)), value
+    return loss_cost(loss, z, clock)

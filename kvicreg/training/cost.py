@@ -18,7 +18,7 @@ from kvicreg.training.build import build_method
 from kvicreg.training.memory import PeakMemory
 from kvicreg.training.module import SelfSupervised
 
-__all__ = ["Cost", "device_of", "measure", "seconds_of", "synchronize", "unknown_cost"]
+__all__ = ["Cost", "device_of", "loss_cost", "measure", "unknown_cost"]
 
 PAIR_BYTES = 128
 """Of a loss for each pair of images in a batch: about 32 numbers, the most of any kernel's."""
@@ -149,8 +149,22 @@ def _loss_seconds(method: nn.Module, device: torch.device, clock: Clock) -> floa
     """The time of the loss alone; 0 for methods whose loss is more than one of two views."""
     if not isinstance(method, Siamese):
         return 0.0
-    z1, z2 = torch.randn(2, LOSS_BATCH, output_dim(method.projector), device=device, requires_grad=True)
-    return min(seconds_of(lambda: method.loss(z1, z2).backward(retain_graph=True), clock) for _ in range(2))
+    width = output_dim(method.projector)
+    views = [torch.randn(LOSS_BATCH, width, device=device, requires_grad=True) for _ in range(2)]
+    return loss_cost(method.loss, views, clock)[0]
+
+
+def loss_cost(loss: Callable[..., Tensor], views: Sequence[Tensor], clock: Clock) -> tuple[float, float]:
+    """The seconds of a loss of these views with its gradient, the fewer of two after one to warm up, and its value."""
+
+    def step() -> float:
+        total = loss(*views)
+        total.backward()
+        synchronize(views[0].device)
+        return float(total.detach())
+
+    value = step()
+    return min(seconds_of(step, clock) for _ in range(2)), value
 
 
 def seconds_of(work: Callable[[], object], clock: Clock) -> float:

@@ -33,6 +33,7 @@ BATCH_SIZE = {"cpu": 256, "cuda": 512}
 TIME = {"cpu": "15m", "cuda": "1h"}
 """The defaults for photographs; those of a CPU are the best of the table in docs/training.md, those of a GPU custom."""
 SMALLEST_IMAGE = 40
+"""Images are made no smaller than this to fit into memory; up to it a CPU can afford ResNet-18's small stem."""
 MOST_EPOCHS = 200
 SMALLEST_BATCH = 32
 """Where memory is short, images are made smaller before batches become smaller than this."""
@@ -133,7 +134,7 @@ def chosen(settings: Settings, data: ImageData, device: torch.device) -> Setting
         larger = {"encoder": "resnet18", "width": WIDTH[device.type], "stem": "imagenet"}
         changes |= larger if size > SMALL[device.type] else {"encoder": "small-cnn"}
     elif isinstance(encoder, ResNet18Options) and encoder.stem == "auto" and device.type == "cpu":
-        changes |= {"stem": "imagenet" if size > SMALL["cuda"] else "small"}  # which costs sixteen times as much
+        changes |= {"stem": "imagenet" if size > SMALLEST_IMAGE else "small"}  # which costs sixteen times as much
     flat = settings.flat()
     usual = {
         "precision": "auto" if is_loaded else "32-true",
