@@ -11,11 +11,17 @@ from typing import Any, Literal
 from experiments.common import Cell, Experiment, Job, Result, tables
 
 Variants = dict[str, dict[str, Any]]
-Topic = Literal["family", "constants", "spectrum", "bandwidth", "views"]
+Topic = Literal["family", "constants", "weights", "spectrum", "bandwidth", "views"]
 
 
 def _weights(method: str, setting: str, *values: float) -> Variants:
     return {f"{method}, {setting} {value:g}": {"method": method, setting: value} for value in values}
+
+
+def _pull(**settings: Any) -> Variants:
+    """A form of Kernel VICReg under weights of the invariance that grow twofold."""
+    name = ", ".join(map(str, settings.values()))
+    return {f"{name}, invariance {weight:g}": {**settings, "invariance_weight": weight} for weight in (1, 2, 4)}
 
 
 SHARED = {"kernel": "rbf", "spectrum": "shared"}
@@ -45,6 +51,13 @@ TOPICS: dict[Topic, Variants] = {
         **_weights("lejepa", "sigreg_weight", 0.02, 0.05, 0.2),
         **_weights("kerjepa", "discrepancy_weight", 0.01, 0.05, 0.2),
         **_weights("visreg", "shape_weight", 0.25, 1, 4),
+    },
+    "weights": {
+        "vicreg": {"method": "vicreg"},
+        **_pull(kernel="rbf", spectrum="shared", bandwidth="mean"),
+        **_pull(kernel="rbf", spectrum="per-view", bandwidth="mean"),
+        **_pull(kernel="rbf", spectrum="shared", bandwidth="median"),
+        **_pull(kernel="rbf", spectrum="per-view", bandwidth="median"),
     },
     "spectrum": {
         "a spectrum per view, rbf": {"kernel": "rbf"},
