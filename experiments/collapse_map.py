@@ -51,6 +51,7 @@ DATA = "cifar10"
 class CollapseMap(Experiment, name="collapse-map"):
     """Who collapses where: VICReg beside Kernel VICReg over batch size, rate, width and weight."""
 
+    former = True
     split = "validation"
     usual_seeds = (0,)
     columns = ("embedding_rank",)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from experiments.common import Cell, Job, Row, tables
-from experiments.common.cells import accuracies, control_encoder
+from experiments.common.cells import accuracies, control_encoder, in_former_form
 from experiments.common.folder import FolderExperiment, Pairs, in_words
 from experiments.common.versions import fingerprint, remark
 from kvicreg.data import ImageData
@@ -89,7 +89,7 @@ class DefaultEncoder(FolderExperiment, name="default-encoder"):
         usual |= {"precision": "auto", "probe_images": 0, "log_every": 100}
         variant = f"{self.minutes:g} minutes"
         return [
-            Cell(Settings.of(**usual | each), labels(each, self.minutes), job.on, LABELLED, None, variant)
+            Cell(in_former_form(usual | each), labels(each, self.minutes), job.on, LABELLED, None, variant)
             for each in SETTINGS
             if self.best is None or labels(each, 2.0) in best_labels(job.out / self.name, self.best)
         ]

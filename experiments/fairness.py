@@ -53,6 +53,7 @@ class Fairness(FolderExperiment, name="fairness"):
         python -m experiments fairness --out docs/results
     """
 
+    former = True
     page = "fairness.md"
     columns = ("kind", "variant", "accuracy", "groups")
     shared = ("data", "images", "kernel", "encoder", "width", "epochs", "batch_size", "projector_outputs")

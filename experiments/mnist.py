@@ -29,6 +29,7 @@ class Mnist(Experiment, name="mnist"):
         python -m experiments mnist --epochs 10 --names rbf "vicreg, published" --seeds 0
     """
 
+    former = True
     epochs: int | None = None
     """Passes over the images, in place of the budget's; the table is then called mnist-EPOCHS-epochs."""
     names: tuple[str, ...] = ()

@@ -41,6 +41,7 @@ class Peers(Experiment, name="peers"):
         python -m experiments peers --data cifar10 --on validation --methods simclr byol --part 1/2
     """
 
+    former = True
     usual_seeds = (0,)
     few = {"methods": ("kernel-simclr", "ssl-hsic")}
 

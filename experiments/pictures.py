@@ -24,6 +24,7 @@ SHARES = "shares_after_each_epoch"
 
 
 class _Picture(Experiment):
+    former = True
     models: ClassVar[dict[str, dict[str, Any]]]
     usual_seeds = (0,)
 

@@ -42,6 +42,7 @@ class Selection(FolderExperiment, name="selection"):
         python -m experiments selection --out docs/results --evidence kvicreg/selection/evidence.json
     """
 
+    former = True
     split = "validation"
     usual_seeds = (0,)
     page = "selection.md"

@@ -27,6 +27,7 @@ SERIES = {"clean": (BLUE, "o", "clean"), "rotation": (ORANGE, "s", "rotated by 3
 
 
 class _Shifts(Experiment):
+    former = True
     kernel: ClassVar[str]
     down: ClassVar[str]
     heading: ClassVar[str]

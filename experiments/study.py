@@ -91,6 +91,7 @@ class Study(Experiment, name="study"):
         python -m experiments study --only vicreg cifar10 weights --out docs/results
     """
 
+    former = True
     split = "validation"
     usual_seeds = (0,)
     page = "parametrization.md"

@@ -42,6 +42,8 @@ UNTRAINED = {
 ELSEWHERE = ("out", "data_root")
 """Settings that say where things lie, and have no part in what a run is."""
 RENAMED = {"spread_weight": "hsic_weight", "scale": "zoom"}
+FORMER = {"spectrum": "per-view", "bandwidth": "median"}
+"""What Kernel VICReg did by default when rows did not yet say it, and does in the tables that are made of them."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,13 @@ def identity(recorded: dict[str, Any]) -> dict[str, Any]:
     """
     given = {**recorded, **recorded.get("view", {})}
     given = {RENAMED.get(name, name): value for name, value in given.items() if value is not None}
-    return flat(Settings.read(Values({name: value for name, value in given.items() if name not in ELSEWHERE})))
+    return flat(in_former_form({name: value for name, value in given.items() if name not in ELSEWHERE}))
+
+
+def in_former_form(given: dict[str, Any]) -> Settings:
+    """These settings, with the spectrum and the bandwidth that were the default, where they are read and not given."""
+    former = {name: value for name, value in FORMER.items() if "gamma" not in given or name != "bandwidth"}
+    return Settings.read(Values({**former, **given}))
 
 
 def identity_of(row: Row) -> str:

@@ -85,6 +85,7 @@ class Experiment:
     of_controls: ClassVar[bool] = True  # whether it measures that of controls too
     with_controls: ClassVar[bool] = True
     failures: ClassVar[tuple[type[Exception], ...]] = (NotFinite,)  # of training, which are results too
+    former: ClassVar[bool] = False  # whether Kernel VICReg is in the form that was the default when it was run
     few: ClassVar[dict[str, Any]] = {}  # fields at smoke size, among all experiments
 
     def __init_subclass__(cls, name: str = "", **more: Any) -> None:
@@ -132,7 +133,7 @@ class Experiment:
     def prepared(self, job: Job) -> Job:
         """The job with what the command line has left to the experiment."""
         seeds = job.seeds or ((0,) if job.budget == "smoke" else self.usual_seeds)
-        return replace(job, seeds=seeds, on=self.split, absent={})
+        return replace(job, seeds=seeds, on=self.split, former=self.former, absent={})
 
     def run(self, job: Job) -> Result:
         """Run what is not finished; write the table, the numbers and the figure."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from experiments.common import tables
-from experiments.common.cells import PROBE_IMAGES, Cell, Row, Split
+from experiments.common.cells import PROBE_IMAGES, Cell, Row, Split, in_former_form
 from experiments.common.stand_ins import write_stand_ins
 from kvicreg.data import load
 from kvicreg.runs import Settings
@@ -60,6 +60,8 @@ class Job:
     data_root: str | None = None
     """Where data sets live."""
     on: Annotated[Split, tyro.conf.Suppress] = "test"
+    former: Annotated[bool, tyro.conf.Suppress] = False
+    """Whether Kernel VICReg has the spectrum and the bandwidth that were the default; see `cells.FORMER`."""
     say: Annotated[Callable[[str], None], tyro.conf.Suppress] = field(default=partial(print, flush=True), compare=False)
     absent: Annotated[dict[str, str], tyro.conf.Suppress] = field(default_factory=dict, compare=False)
     """Data sets that were wanted and are not there, each with what to do."""
@@ -90,7 +92,8 @@ class Job:
     def settings(self, base: str | None = None, **settings: Any) -> Settings:
         """The budget's settings, or those of the recipe `base` in their place, with these on top."""
         usual = recipe(base) if base else SETTINGS[self.budget]
-        return Settings.of(**{**usual, "data_root": self.root, "probe_images": 0, "log_every": 100, **settings})
+        given = {**usual, "data_root": self.root, "probe_images": 0, "log_every": 100, **settings}
+        return in_former_form(given) if self.former else Settings.of(**given)
 
     def cell(
         self, labels: dict[str, Any] | None = None, target: str | None = None, variant: str = "", **settings: Any

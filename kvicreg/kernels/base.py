@@ -147,8 +147,8 @@ class StationaryKernel(NormalizedKernel):
     A new kernel defines `profile`.
 
     Args:
-        gamma: the scale: a positive number, "median", "smoothed" (the median, averaged over steps), or a
-            `kernels.Median` with settings of its own.
+        gamma: the scale: a positive number, "mean" (one over the mean distance), "median", "smoothed" (the median,
+            averaged over steps), or a `kernels.Mean` or `kernels.Median` with settings of its own.
 
     Example:
         >>> class Cauchy(StationaryKernel):
@@ -164,7 +164,7 @@ class StationaryKernel(NormalizedKernel):
     power = 2
     """The power of the distance in the formula."""
 
-    def __init__(self, gamma: Gamma = "median") -> None:
+    def __init__(self, gamma: Gamma = "mean") -> None:
         super().__init__()
         self.gamma = check_gamma(gamma)
 

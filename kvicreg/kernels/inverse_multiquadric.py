@@ -21,7 +21,7 @@ class InverseMultiquadric(StationaryKernel):
     unit length, with gamma 1, it is the kernel of SSL-HSIC.
 
     Args:
-        gamma: a positive number, "median" (``1 / median |x_i - x_j|^2``), "smoothed" or a `kernels.Median`.
+        gamma: a positive number, "mean" (``1 / mean |x_i - x_j|^2``), "median", "smoothed" or a `kernels.Median`.
 
     Example:
         >>> InverseMultiquadric(gamma=3.0)(torch.tensor([[0.0], [1.0]]))

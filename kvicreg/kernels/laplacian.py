@@ -24,7 +24,7 @@ class Laplacian(ExponentialKernel):
     costs what RBF costs; norm=1 is scikit-learn's, can't use a matrix product and is several times slower.
 
     Args:
-        gamma: a positive number, "median" (``1 / median |x_i - x_j|``), "smoothed" or a `kernels.Median`.
+        gamma: a positive number, "mean" (``1 / mean |x_i - x_j|``), "median", "smoothed" or a `kernels.Median`.
         norm: 2 or 1.
 
     Example:
@@ -35,7 +35,7 @@ class Laplacian(ExponentialKernel):
 
     power = 1
 
-    def __init__(self, gamma: Gamma = "median", norm: Literal[1, 2] = 2) -> None:
+    def __init__(self, gamma: Gamma = "mean", norm: Literal[1, 2] = 2) -> None:
         super().__init__(gamma)
         if norm not in (1, 2):
             raise ValueError(f"norm must be 1 or 2, got {norm!r}")

@@ -14,7 +14,7 @@ from kvicreg.kernels.self_tuning import MULTIPLES
 __all__ = ["MultiRBFOptions", "multi_rbf"]
 
 
-def multi_rbf(gamma: Gamma = "median") -> Sum:
+def multi_rbf(gamma: Gamma = "mean") -> Sum:
     """The mean of five RBF kernels of 1/4, 1/2, 1, 2 and 4 times the bandwidth: structure at several scales.
 
     Example:

@@ -84,13 +84,13 @@ class StationaryOptions(KernelOptions):
 
     gamma: float | None = option(None, "The kernel's scale; by the rule of the bandwidth if not given.", above=0)
     bandwidth: Literal["median", "mean"] = option(
-        "median", "The bandwidth is the median distance, held constant in a step, or the mean, with its gradient."
+        "mean", "The bandwidth is the mean distance, with its gradient, or the median, held constant in a step."
     )
     bandwidth_momentum: float = option(
         0.0, "Smooth the median over steps: the share of the former one.", at_least=0, below=1
     )
     bandwidth_multiple: float = option(
-        1.0, "The bandwidth in units of the median distance; above 1 the kernel sees coarser structure.", above=0
+        1.0, "The bandwidth in units of that distance; above 1 the kernel sees coarser structure.", above=0
     )
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ class StationaryOptions(KernelOptions):
         if self.gamma is not None and rules:
             raise ValueError(f"{rules[0]} changes how the bandwidth follows the batch; with a fixed gamma nothing does")
         if self.bandwidth == "mean" and self.bandwidth_momentum != 0:
-            raise ValueError("bandwidth_momentum smooths the median over steps; bandwidth mean is each batch's own")
+            raise ValueError("bandwidth_momentum smooths the median over steps: it goes with bandwidth median")
 
     def scale(self) -> Gamma:
         """What the kernel's argument `gamma` is to be."""

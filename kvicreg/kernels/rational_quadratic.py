@@ -25,7 +25,7 @@ class RationalQuadratic(StationaryKernel):
     alpha), for data with structure at several scales.
 
     Args:
-        gamma: a positive number, "median" (``1 / median |x_i - x_j|^2``), "smoothed" or a `kernels.Median`.
+        gamma: a positive number, "mean" (``1 / mean |x_i - x_j|^2``), "median", "smoothed" or a `kernels.Median`.
         alpha: how the scales are weighted, positive.
 
     Example:
@@ -34,7 +34,7 @@ class RationalQuadratic(StationaryKernel):
                 [0.5000, 1.0000]])
     """
 
-    def __init__(self, gamma: Gamma = "median", alpha: float = 1.0) -> None:
+    def __init__(self, gamma: Gamma = "mean", alpha: float = 1.0) -> None:
         super().__init__(gamma)
         if not (math.isfinite(alpha) and alpha > 0):
             raise ValueError(f"alpha must be positive and finite, got {alpha}")

@@ -17,7 +17,7 @@ class RBF(ExponentialKernel, name="rbf"):
     forgives noise.
 
     Args:
-        gamma: a positive number, "median" (``1 / median |x_i - x_j|^2``), "smoothed" or a `kernels.Median`.
+        gamma: a positive number, "mean" (``1 / mean |x_i - x_j|^2``), "median", "smoothed" or a `kernels.Median`.
 
     Example:
         >>> RBF(gamma=1.0)(torch.tensor([[0.0], [1.0]]))

@@ -33,7 +33,7 @@ class SelfTuning(NormalizedKernel):
     member is the product of two positive-definite functions, ``a_j(x) a_j(y)`` and an RBF. Bounded by 1.
 
     Args:
-        gamma: the scale where s(x) = 1: a positive number, "median", "smoothed" or a `kernels.Median`.
+        gamma: the scale where s(x) = 1: a positive number, "mean", "median", "smoothed" or a `kernels.Median`.
         neighbours: which neighbour's distance is the local scale.
 
     Example:
@@ -41,7 +41,7 @@ class SelfTuning(NormalizedKernel):
         torch.Size([5, 5])
     """
 
-    def __init__(self, gamma: Gamma = "median", neighbours: int = 7) -> None:
+    def __init__(self, gamma: Gamma = "mean", neighbours: int = 7) -> None:
         super().__init__()
         if isinstance(neighbours, bool) or not isinstance(neighbours, int) or neighbours < 1:
             raise ValueError(f"neighbours must be a positive integer, got {neighbours!r}")

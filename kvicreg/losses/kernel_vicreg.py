@@ -77,7 +77,7 @@ class KernelVICRegLoss(TermsLoss):
         learn_mixture_by: where the kernel is a learnable mixture, what its shares follow: "pairs", how well each member
             tells two views of an image from two images, or "loss", which flees into the easiest member; see
             `losses.mixture`.
-        spectrum: "per-view", or "shared" (scaled only).
+        spectrum: "shared" (scaled only) or "per-view"; None takes the parametrization's: the first, or the paper's.
         solver: where eigenvalues come from: "eigh", on the device of the views; "cpu", beside it; "products", which
             takes matrix products alone and is accurate to about a thousandth; or "auto", which times them once for
             each size and takes the fastest.
@@ -112,7 +112,7 @@ class KernelVICRegLoss(TermsLoss):
         group_weight: float = 0.5,
         group_bandwidth: bool = False,
         learn_mixture_by: MixtureRule = "pairs",
-        spectrum: Spectrum = "per-view",
+        spectrum: Spectrum | None = None,
         solver: SolverChoice = "eigh",
     ) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def _batch_terms(
     approximation: Approximation | None,
     gather: bool,
 ) -> LossTerms:
-    if options.spectrum == "shared":
+    if options.shares_spectrum:
         operator, total = shared_operator(views, kernel, approximation, gather, unit=options.scaled)
         return shared_terms(operator, total, options)
     operator, distance = view_operators(views, kernel, approximation, gather, unit=options.scaled)

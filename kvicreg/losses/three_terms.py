@@ -21,7 +21,7 @@ SolverChoice = Literal["eigh", "cpu", "products", "auto"]
 
 DEFAULT_WEIGHTS: dict[str, tuple[float, float, float]] = {
     "scaled": (1.0, 1.0, 0.02),
-    "shared": (1.0, 2.0, 0.04),
+    "shared": (2.0, 1.0, 0.02),
     "paper": (0.5, 1.0, 2.0),
 }
 """(invariance, variance, covariance): ours, with a shared spectrum, and what the paper uses most on natural images."""
@@ -43,7 +43,7 @@ class KernelVICRegOptions(Options):
     group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
     group_bandwidth: bool = option(False, "The median heuristic within each group on its own.")
     learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
-    spectrum: Spectrum = option("per-view", "A spectrum for each view, or one shared by all (scaled only).")
+    spectrum: Spectrum | None = option(None, "One shared by all views, or one for each, as the paper has it.")
     solver: SolverChoice = option("eigh", "What finds the spectrum: an eigensolver, matrix products, or the fastest.")
 
     def __post_init__(self) -> None:
@@ -57,6 +57,11 @@ class KernelVICRegOptions(Options):
         return self.parametrization == "scaled"
 
     @property
+    def shares_spectrum(self) -> bool:
+        """Whether there is one spectrum for all views; the parametrization's own choice where none is given."""
+        return self.scaled if self.spectrum is None else self.spectrum == "shared"
+
+    @property
     def deviation(self) -> float:
         """The threshold; the parametrization's own where none is given."""
         return DEFAULT_THRESHOLD[self.parametrization] if self.threshold is None else self.threshold
@@ -64,13 +69,18 @@ class KernelVICRegOptions(Options):
     @property
     def weights(self) -> tuple[float, float, float]:
         """alpha, beta and zeta; the parametrization's own where none are given."""
-        return weights_or(DEFAULT_WEIGHTS["shared" if self.spectrum == "shared" else self.parametrization], self)
+        return weights_or(DEFAULT_WEIGHTS["shared" if self.shares_spectrum else self.parametrization], self)
 
     def resolved(self) -> Self:
-        """The same settings with the parametrization's own weights and threshold where none are given."""
+        """The same settings with the parametrization's own spectrum, weights and threshold where none are given."""
         alpha, beta, zeta = self.weights
         return replace(
-            self, invariance_weight=alpha, variance_weight=beta, covariance_weight=zeta, threshold=self.deviation
+            self,
+            invariance_weight=alpha,
+            variance_weight=beta,
+            covariance_weight=zeta,
+            threshold=self.deviation,
+            spectrum="shared" if self.shares_spectrum else "per-view",
         )
 
 
