@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from kvicreg.kernels.bandwidth import Gamma
 from kvicreg.kernels.base import StationaryKernel
 from kvicreg.kernels.options import StationaryOptions
+from kvicreg.options import option
 
 __all__ = ["InverseMultiquadric"]
 
@@ -39,6 +41,8 @@ class InverseMultiquadric(StationaryKernel):
 @dataclass(frozen=True, kw_only=True)
 class InverseMultiquadricOptions(StationaryOptions, name="inverse_multiquadric"):
     """The settings of the inverse multiquadric kernel, whose scale is 1 unless another is chosen."""
+
+    bandwidth: Literal["median", "mean"] = option("median", "The rule of the bandwidth, where its scale is not 1.")
 
     def make(self) -> InverseMultiquadric:
         is_default = replace(self, per_dimension=False) == type(self)()

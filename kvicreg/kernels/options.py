@@ -98,12 +98,12 @@ class StationaryOptions(KernelOptions):
         rules = [
             name
             for name in ("bandwidth", "bandwidth_momentum", "bandwidth_multiple")
-            if getattr(self, name) != getattr(StationaryOptions, name)
+            if getattr(self, name) != getattr(type(self), name)
         ]
         if self.gamma is not None and rules:
             raise ValueError(f"{rules[0]} changes how the bandwidth follows the batch; with a fixed gamma nothing does")
         if self.bandwidth == "mean" and self.bandwidth_momentum != 0:
-            raise ValueError("bandwidth_momentum smooths the median over steps: it goes with bandwidth median")
+            raise ValueError("bandwidth_momentum is read only with bandwidth median, which it smooths over steps")
 
     def scale(self) -> Gamma:
         """What the kernel's argument `gamma` is to be."""

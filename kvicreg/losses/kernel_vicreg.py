@@ -174,7 +174,7 @@ class KernelVICRegLoss(TermsLoss):
     def extra_repr(self) -> str:
         o = self.options
         return (
-            f"parametrization={o.parametrization!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
+            f"parametrization={o.parametrization!r}, spectrum={o.spectrum!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
             f"threshold={o.threshold:g}, eps={o.eps:g}, "
             f"covariance={o.covariance!r}, include_diagonal={o.include_diagonal}, gather={self.gather}"
         )

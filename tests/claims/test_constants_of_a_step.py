@@ -1,4 +1,4 @@
-"""What a kernel takes from the batch (bandwidth, scales, neighbours) is constant in the step's gradient.
+"""What a kernel takes from the batch (median, scales, neighbours) is constant in the step's gradient.
 
 1. The gradient of the loss is that of the same loss with the kernel resolved beforehand, by finite differences: nothing
    flows through what was resolved, and everything flows through the rest. (Not so for the self-tuning kernel, whose
@@ -13,12 +13,19 @@ import torch
 from kvicreg import KernelVICRegLoss, kernels
 from kvicreg.kernels.pairs import AllPairs
 
+
+def by_median(name):
+    """Its settings, with the median for a bandwidth where it has one."""
+    has_bandwidth = "bandwidth" in kernels.KERNELS.find(name).of().flat()
+    return {"kernel": name} | ({"bandwidth": "median"} if has_bandwidth else {})
+
+
 KERNELS = {
-    **{name: {"kernel": name} for name in kernels.KERNELS.names() if name != "self_tuning"},
-    "per dimension": {"kernel": "rbf", "per_dimension": True},
+    **{name: by_median(name) for name in kernels.KERNELS.names() if name != "self_tuning"},
+    "per dimension": {"kernel": "rbf", "bandwidth": "median", "per_dimension": True},
     "linear per dimension": {"kernel": "linear", "per_dimension": True},
-    "mixture per dimension": {"kernel": "rbf+linear", "per_dimension": True},
-    "mixture": {"kernel": "0.3*laplacian+0.7*polynomial"},
+    "mixture per dimension": {"kernel": "rbf+linear", "bandwidth": "median", "per_dimension": True},
+    "mixture": {"kernel": "0.3*laplacian+0.7*polynomial", "bandwidth": "median"},
 }
 
 

@@ -54,7 +54,7 @@ def numbers(terms):
 @pytest.mark.parametrize("parametrization", REFERENCES)
 def test_terms_are_those_of_the_equations(parametrization, name, options):  # claims 1 and 2
     make, ref = PAIRS[name]
-    ours = KernelVICRegLoss(make(), parametrization, **options).terms(*tensors(VIEWS[:2]))
+    ours = KernelVICRegLoss(make(), parametrization, spectrum="per-view", **options).terms(*tensors(VIEWS[:2]))
     tolerance = 2e-6 if "learnable" in name else 1e-9
     expected = REFERENCES[parametrization](VIEWS[:2], ref, **options)
     np.testing.assert_allclose(numbers(ours), expected, rtol=tolerance, atol=1e-12)
@@ -66,7 +66,7 @@ def test_terms_are_those_of_the_equations(parametrization, name, options):  # cl
 def test_terms_are_those_of_the_equations_for_every_shape(parametrization, name, shape):  # claims 1 and 2
     make, ref = PAIRS[name]
     views = [RNG.normal(size=shape), RNG.normal(size=shape)]
-    ours = KernelVICRegLoss(make(), parametrization).terms(*tensors(views))
+    ours = KernelVICRegLoss(make(), parametrization, spectrum="per-view").terms(*tensors(views))
     np.testing.assert_allclose(numbers(ours), REFERENCES[parametrization](views, ref), rtol=1e-7, atol=1e-12)
 
 
@@ -74,19 +74,25 @@ def test_terms_are_those_of_the_equations_for_every_shape(parametrization, name,
 @pytest.mark.parametrize("parametrization", REFERENCES)
 def test_float32_agrees_with_the_float64_reference(parametrization, name):  # claims 1 and 2
     make, ref = PAIRS[name]
-    ours = KernelVICRegLoss(make(), parametrization).terms(*[v.float() for v in tensors(VIEWS[:2])])
+    ours = KernelVICRegLoss(make(), parametrization, spectrum="per-view").terms(
+        *[v.float() for v in tensors(VIEWS[:2])]
+    )
     np.testing.assert_allclose(numbers(ours), REFERENCES[parametrization](VIEWS[:2], ref), rtol=2e-4)
 
 
 @pytest.mark.parametrize("parametrization", REFERENCES)
 def test_total_is_the_weighted_sum_of_the_terms(parametrization):  # claim 3
     inv, var, cov = REFERENCES[parametrization](VIEWS[:2], PAIRS["rbf"][1])
-    criterion = KernelVICRegLoss(PAIRS["rbf"][0](), parametrization, 3.0, 5.0, 7.0)
+    criterion = KernelVICRegLoss(PAIRS["rbf"][0](), parametrization, 3.0, 5.0, 7.0, spectrum="per-view")
     expected = 3 * inv + 5 * var + 7 * cov
     assert float(criterion(*tensors(VIEWS[:2]))) == pytest.approx(expected, rel=1e-9)
     assert float(criterion.terms(*tensors(VIEWS[:2])).total) == pytest.approx(expected, rel=1e-9)
     function = kernel_vicreg_terms(
-        *tensors(VIEWS[:2]), kernel=PAIRS["rbf"][0](), parametrization=parametrization, weights=(3.0, 5.0, 7.0)
+        *tensors(VIEWS[:2]),
+        kernel=PAIRS["rbf"][0](),
+        parametrization=parametrization,
+        spectrum="per-view",
+        weights=(3.0, 5.0, 7.0),
     )
     assert float(function.total) == pytest.approx(expected, rel=1e-9)
 
@@ -114,15 +120,15 @@ def test_function_and_module_agree_whatever_is_left_to_its_default(parametrizati
 @pytest.mark.parametrize("parametrization", REFERENCES)
 def test_more_views_are_the_mean_over_the_pairs(parametrization, name):  # claim 4
     make, ref = PAIRS[name]
-    ours = KernelVICRegLoss(make(), parametrization).terms(*tensors(VIEWS))
+    ours = KernelVICRegLoss(make(), parametrization, spectrum="per-view").terms(*tensors(VIEWS))
     np.testing.assert_allclose(numbers(ours), REFERENCES[parametrization](VIEWS, ref), rtol=1e-9)
 
 
 MEDIANS = {
-    "rbf": (kernels.RBF, "sqeuclidean", reference.rbf),
-    "rq": (kernels.RationalQuadratic, "sqeuclidean", lambda g: reference.rq(g, 1.0)),
-    "laplacian": (kernels.Laplacian, "euclidean", lambda g: reference.laplacian(g, 2)),
-    "laplacian-l1": (lambda: kernels.Laplacian(norm=1), "cityblock", lambda g: reference.laplacian(g, 1)),
+    "rbf": (lambda: kernels.RBF("median"), "sqeuclidean", reference.rbf),
+    "rq": (lambda: kernels.RationalQuadratic("median"), "sqeuclidean", lambda g: reference.rq(g, 1.0)),
+    "laplacian": (lambda: kernels.Laplacian("median"), "euclidean", lambda g: reference.laplacian(g, 2)),
+    "laplacian-l1": (lambda: kernels.Laplacian("median", norm=1), "cityblock", lambda g: reference.laplacian(g, 1)),
 }
 
 
@@ -131,7 +137,7 @@ MEDIANS = {
 def test_median_heuristic_uses_one_gamma_of_the_pooled_views(parametrization, name):  # claim 5
     make, metric, ref = MEDIANS[name]
     gamma = 1 / np.median(np.concatenate([pdist(v, metric) for v in VIEWS[:2]]))
-    ours = KernelVICRegLoss(make(), parametrization).terms(*tensors(VIEWS[:2]))
+    ours = KernelVICRegLoss(make(), parametrization, spectrum="per-view").terms(*tensors(VIEWS[:2]))
     np.testing.assert_allclose(numbers(ours), REFERENCES[parametrization](VIEWS[:2], ref(gamma)), rtol=1e-9)
 
 
@@ -145,7 +151,7 @@ def _flat(b, p):
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 def test_flat_spectrum_costs_nothing_when_scaled(b, p, scale):  # claim 6
     z = scale * torch.from_numpy(_flat(b, p))
-    terms = KernelVICRegLoss("linear", "scaled", threshold=1, include_diagonal=True).terms(z, z)
+    terms = KernelVICRegLoss("linear", "scaled", threshold=1, include_diagonal=True, spectrum="per-view").terms(z, z)
     assert float(terms.invariance) == 0
     assert float(terms.variance) == pytest.approx(0, abs=1e-12)
     assert float(terms.covariance) == pytest.approx(2, rel=1e-3)  # 1 for each view, up to eps
@@ -169,8 +175,9 @@ def test_scaled_loss_listens_to_the_shares_of_a_sum():  # claim 7
 def test_views_with_nothing_in_common_are_at_distance_two_when_scaled(name):  # claim 8
     x, y = (torch.from_numpy(RNG.normal(size=(2000, 3))) for _ in range(2))
     for scale in (0.5, 2.0):  # of the embeddings, and so of the bandwidth
-        terms = KernelVICRegLoss(PAIRS[name][0](), "scaled").terms(scale * x, scale * y)
-        assert float(terms.invariance.detach()) == pytest.approx(2, rel=0.1)
+        for spectrum, most in (("per-view", 2), ("shared", 0.5)):
+            terms = KernelVICRegLoss(PAIRS[name][0](), "scaled", spectrum=spectrum).terms(scale * x, scale * y)
+            assert float(terms.invariance.detach()) == pytest.approx(most, rel=0.1)
 
 
 def test_the_scaled_loss_of_the_linear_kernel_has_no_scale():  # claim 8

@@ -48,10 +48,10 @@ def test_named_kernels_are_the_papers_five():  # claim 1
 @pytest.mark.parametrize(
     ("kernel", "metric"),
     [
-        (kernels.RBF(), "sqeuclidean"),
-        (kernels.RationalQuadratic(), "sqeuclidean"),
-        (kernels.Laplacian(), "euclidean"),
-        (kernels.Laplacian(norm=1), "cityblock"),
+        (kernels.RBF("median"), "sqeuclidean"),
+        (kernels.RationalQuadratic("median"), "sqeuclidean"),
+        (kernels.Laplacian("median"), "euclidean"),
+        (kernels.Laplacian("median", norm=1), "cityblock"),
     ],
     ids=["rbf", "rq", "laplacian", "laplacian-l1"],
 )

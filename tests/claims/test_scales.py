@@ -41,7 +41,7 @@ def line(b: int, p: int, scale: float = 1.0) -> torch.Tensor:
 
 def terms(z, **options):
     """Invariance, variance and covariance of one view, the other being the same."""
-    found = KernelVICRegLoss(kernels.Linear(), eps=0.0, **options).terms(z, z)
+    found = KernelVICRegLoss(kernels.Linear(), eps=0.0, spectrum="per-view", **options).terms(z, z)
     return float(found.invariance), float(found.variance) / 2, float(found.covariance) / 2
 
 
@@ -109,7 +109,7 @@ def test_the_median_of_one_view_is_that_of_both(seed):  # claim 5
         embeddings = [projector(encoder(view)).double() for view in pair]
     first, second = (torch.pdist(z).square() for z in embeddings)
     both = np.median(torch.cat([first, second]).numpy())
-    assert 1 / float(kernels.RBF().resolve(*embeddings).gamma) == pytest.approx(both, rel=1e-6)
+    assert 1 / float(kernels.RBF("median").resolve(*embeddings).gamma) == pytest.approx(both, rel=1e-6)
     assert np.median(first.numpy()) == pytest.approx(both, rel=0.05)
 
 

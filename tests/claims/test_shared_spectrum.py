@@ -6,7 +6,7 @@
 4. With the linear kernel it is the covariance of the images' mean embeddings, on whichever side it is computed.
 5. It does not depend on the order of the views, and its gradient is its own.
 6. Features in place of the kernel give the same operator: Nystroem with every point a landmark is exact.
-7. It has no form in the paper's units.
+7. It has no form in the paper's units; scaled it is the default.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from kvicreg import KernelVICRegLoss, kernels, operators
 
-GAMMA, EPS, THRESHOLD, WEIGHTS = 0.2, 1e-4, 1.5, (1.0, 2.0, 0.04)
+GAMMA, EPS, THRESHOLD, WEIGHTS = 0.2, 1e-4, 1.5, (2.0, 1.0, 0.02)
 
 
 def views(count=3, b=12, p=5, seed=0):
@@ -67,7 +67,9 @@ def test_the_terms_are_those_of_the_formulae(count):
 @pytest.mark.parametrize("kernel", ["linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear"])
 def test_views_that_agree_have_the_spectrum_of_one_of_them(kernel):
     z = views(1)[0]
-    together, alone = shared(kernel).terms(z, z, z), KernelVICRegLoss(kernel).terms(z, z)
+    together, alone = (
+        KernelVICRegLoss(kernel, spectrum=form).terms(*(z,) * count) for form, count in (("shared", 3), ("per-view", 2))
+    )
     assert together.invariance.item() == pytest.approx(0, abs=1e-9)
     assert together.variance.item() == pytest.approx(alone.variance.item() / 2, rel=1e-9)
     assert together.covariance.item() == pytest.approx(alone.covariance.item() / 2, rel=1e-9)
@@ -107,6 +109,9 @@ def test_nystrom_with_every_point_is_exact():
     torch.testing.assert_close(torch.stack(list(approximate)), torch.stack(list(exact)), rtol=1e-5, atol=1e-6)
 
 
-def test_it_has_no_form_in_the_papers_units():
+def test_it_is_the_default_and_has_no_form_in_the_papers_units():
+    zs = views(3)
+    torch.testing.assert_close(KernelVICRegLoss("rbf")(*zs), shared("rbf")(*zs), rtol=0, atol=0)
+    assert KernelVICRegLoss("rbf", "paper").spectrum == "per-view"
     with pytest.raises(ValueError, match='it has no parametrization "paper"'):
         shared("rbf", parametrization="paper")

@@ -58,7 +58,8 @@ def test_mean_is_that_of_the_pairs_within_each_view(shape):
 
 def test_median_has_no_gradient():
     z = batch().requires_grad_()
-    assert not kernels.RBF().resolve(z).gamma.requires_grad
+    assert not kernels.RBF("median").resolve(z).gamma.requires_grad
+    assert kernels.RBF().resolve(z).gamma.requires_grad  # the mean has
 
 
 def test_large_batches_are_represented_by_evenly_spaced_rows(monkeypatch):
@@ -66,7 +67,7 @@ def test_large_batches_are_represented_by_evenly_spaced_rows(monkeypatch):
     z = batch(rows=12)
     rows = [0, 2, 4, 7, 9]
     assert evenly_spaced(12, 5).tolist() == rows
-    assert float(kernels.RBF().resolve(z).gamma) == pytest.approx(1 / median(z[rows]))
+    assert float(kernels.RBF("median").resolve(z).gamma) == pytest.approx(1 / median(z[rows]))
 
 
 def test_evenly_spaced_rows_are_all_of_them_when_there_are_few():
@@ -151,6 +152,6 @@ def test_views_of_different_sizes_are_pooled():
     x, y = batch(rows=10), batch(3.0, rows=20)
     expected = kernels.RBF(1 / median(x, y))(x, y)
     assert expected.shape == (10, 20)
-    torch.testing.assert_close(kernels.RBF()(x, y), expected)
+    torch.testing.assert_close(kernels.RBF("median")(x, y), expected)
     one = batch(rows=1)
-    torch.testing.assert_close(kernels.RBF()(x, one), kernels.RBF(1 / median(x))(x, one))
+    torch.testing.assert_close(kernels.RBF("median")(x, one), kernels.RBF(1 / median(x))(x, one))

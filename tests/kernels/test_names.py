@@ -34,7 +34,9 @@ def test_options_go_to_the_members_that_have_them():
     assert (rbf.gamma, polynomial.gamma, polynomial.degree) == (0.5, 0.5, 3)
     (_, rbf), (_, linear) = kernels.make("rbf+linear", gamma=0.1).members()
     assert (rbf.gamma, linear.gamma) == (0.1, 1.0)
-    (_, rbf), (_, linear) = kernels.make("rbf+linear", bandwidth_momentum=0.9, bandwidth_multiple=2).members()
+    (_, rbf), (_, linear) = kernels.make(
+        "rbf+linear", bandwidth="median", bandwidth_momentum=0.9, bandwidth_multiple=2
+    ).members()
     assert (rbf.gamma.momentum, rbf.gamma.multiple, linear.gamma) == (0.9, 2.0, 1.0)
 
 
@@ -157,7 +159,9 @@ def test_multi_rbf_is_the_mean_of_five_bandwidths():
     expected = sum(torch.exp(-0.2 / m * squared) for m in (0.25, 0.5, 1, 2, 4)) / 5
     torch.testing.assert_close(kernels.multi_rbf(gamma=0.2)(Z), expected)
     median = np.median(squared.numpy()[np.triu_indices(30, 1)])
-    torch.testing.assert_close(kernels.get("multi-rbf")(Z), kernels.multi_rbf(gamma=1 / median)(Z))
+    torch.testing.assert_close(kernels.multi_rbf("median")(Z), kernels.multi_rbf(gamma=1 / median)(Z))
+    mean = squared.sum() / (30 * 29)
+    torch.testing.assert_close(kernels.get("multi-rbf")(Z), kernels.multi_rbf(gamma=float(1 / mean))(Z))
 
 
 def usual_local_scaling(z, neighbours):

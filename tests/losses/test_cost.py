@@ -1,4 +1,4 @@
-"""What the losses never compute: a b x b cross Gram matrix, a second eigendecomposition, a p x p covariance."""
+"""What the losses never compute: a second eigendecomposition, a p x p covariance; per view, a b x b cross Gram matrix, a second eigendecomposition, a p x p covariance."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def run(criterion, count=2, b=B, p=P, backward=True):
 @pytest.mark.parametrize("parametrization", ["paper", "scaled"])
 @pytest.mark.parametrize("views", [2, 3])
 def test_one_gram_matrix_per_view_and_none_across(name, parametrization, views):
-    spy = run(KernelVICRegLoss(KERNELS[name](), parametrization), views, backward=False)
+    spy = run(KernelVICRegLoss(KERNELS[name](), parametrization, spectrum="per-view"), views, backward=False)
     expected = 0 if name == "linear" else views  # the linear kernel with p < b needs none at all
     halves = sum(name == "_pdist_forward" and shape == (B * (B - 1) // 2,) for name, shape in spy.seen)
     assert spy.matrices(PRODUCTS, B, B) + halves == expected
@@ -62,7 +62,11 @@ def test_one_gram_matrix_per_view_and_none_across(name, parametrization, views):
 
 @pytest.mark.parametrize("criterion", [*KERNELS, "vicreg"])
 def test_the_cost_of_more_views_grows_with_their_number_and_not_with_their_pairs(criterion):
-    loss = VICRegLoss() if criterion == "vicreg" else KernelVICRegLoss(KERNELS[criterion](), gather=False)
+    loss = (
+        VICRegLoss()
+        if criterion == "vicreg"
+        else KernelVICRegLoss(KERNELS[criterion](), spectrum="per-view", gather=False)
+    )
     numbers = [sum(torch.Size(shape).numel() for _, shape in run(loss, views, 8, 256).seen) for views in (6, 12)]
     assert numbers[1] < 2.2 * numbers[0]
 
@@ -79,11 +83,13 @@ def test_paired_kernels_make_no_matrix_of_pairs():
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("views", [2, 3])
 @pytest.mark.parametrize(("b", "p"), [(13, 5), (5, 13)])
-def test_one_eigendecomposition_per_view_serves_value_and_gradient(name, views, b, p):
-    spy = run(KernelVICRegLoss(KERNELS[name]()), views, b, p)
+@pytest.mark.parametrize("spectrum", ["per-view", "shared"])
+def test_one_eigendecomposition_per_spectrum_serves_value_and_gradient(name, views, b, p, spectrum):
+    spy = run(KernelVICRegLoss(KERNELS[name](), spectrum=spectrum), views, b, p)
     side = min(b, p) if name == "linear" else b
     made = [(op, shape) for op, shape in spy.seen if op in DECOMPOSITIONS]
-    assert sum(torch.Size(shape[:-1]).numel() for _, shape in made if len(shape) == 2) == views  # eigenvalues
+    count, sizes = (views, 2) if spectrum == "per-view" else (1, 1)
+    assert sum(torch.Size(shape[:-1]).numel() for _, shape in made if len(shape) == sizes) == count  # eigenvalues
     assert all(shape[-1] == side for _, shape in made)
 
 

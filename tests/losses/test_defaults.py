@@ -12,11 +12,11 @@ from kvicreg.options import Values
 @pytest.mark.parametrize(
     ("settings", "weights", "threshold"),
     [
-        ({}, (1.0, 1.0, 0.02), 1.5),
-        ({"spectrum": "shared"}, (1.0, 2.0, 0.04), 1.5),
+        ({}, (2.0, 1.0, 0.02), 1.5),
+        ({"spectrum": "per-view"}, (1.0, 1.0, 0.02), 1.5),
         ({"parametrization": "paper"}, (0.5, 1.0, 2.0), 1.0),
     ],
-    ids=["scaled", "shared", "paper"],
+    ids=["scaled", "per-view", "paper"],
 )
 def test_weights_of_kernel_vicreg(settings, weights, threshold):
     loss = KernelVICRegLoss(**settings)
@@ -46,8 +46,8 @@ def test_constants_of_the_peers(method, constants):
 
 
 REPRS = {
-    losses.KernelVICRegLoss: "parametrization='scaled', weights=(1, 1, 0.02), threshold=1.5, eps=0.0001, "
-    "covariance='norm', include_diagonal=False, gather=True",
+    losses.KernelVICRegLoss: "parametrization='scaled', spectrum='shared', weights=(2, 1, 0.02), threshold=1.5, "
+    "eps=0.0001, covariance='norm', include_diagonal=False, gather=True",
     losses.VICRegLoss: "convention='official', weights=(25, 25, 1), threshold=1, eps=0.0001, gather=True",
     losses.BarlowTwinsLoss: "redundancy_weight=0.0051, eps=1e-05, gather=True",
     losses.KernelBarlowTwinsLoss: "basis='free', redundancy_weight=0.1, eps=1e-05",

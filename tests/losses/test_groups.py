@@ -47,7 +47,7 @@ def median_gamma(members):
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("own", [False, True])
 def test_terms_are_those_of_plain_numpy(weight, own):
-    criterion = KernelVICRegLoss("rbf", group_weight=weight, group_bandwidth=own)
+    criterion = KernelVICRegLoss(kernels.RBF("median"), group_weight=weight, group_bandwidth=own, spectrum="per-view")
     terms = criterion.terms(Z1, Z2, groups=GROUPS)
     expected = numpy_loss(median_gamma if own else lambda members: median_gamma(None), weight)
     np.testing.assert_allclose([float(t) for t in terms[1:]], expected, rtol=1e-9)
