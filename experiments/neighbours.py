@@ -11,25 +11,29 @@ from typing import Any, Literal
 from experiments.common import Cell, Experiment, Job, Result, tables
 
 Variants = dict[str, dict[str, Any]]
-Topic = Literal["family", "constants", "weights", "spectrum", "bandwidth", "views"]
+Topic = Literal["family", "constants", "weights", "spectrum", "views"]
 
 
 def _weights(method: str, setting: str, *values: float) -> Variants:
     return {f"{method}, {setting} {value:g}": {"method": method, setting: value} for value in values}
 
 
-def _pull(**settings: Any) -> Variants:
-    """A form of Kernel VICReg under weights of the invariance that grow twofold."""
-    name = ", ".join(map(str, settings.values()))
-    return {f"{name}, invariance {weight:g}": {**settings, "invariance_weight": weight} for weight in (1, 2, 4)}
+def _form(kernel: str, spectrum: str, bandwidth: str, weights: tuple[float, ...] = ()) -> dict[str, Any]:
+    names = ("invariance_weight", "variance_weight", "covariance_weight")
+    form = {"kernel": kernel, "spectrum": spectrum, **dict(zip(names, weights, strict=False))}
+    return form if kernel == "linear" else form | {"bandwidth": bandwidth}
 
 
-SHARED = {"kernel": "rbf", "spectrum": "shared"}
 WHITE = {"method": "w-mse", "projector_outputs": 64}  # whitening needs more images in a batch than outputs
+EQUAL = {"epochs": 3, "batch_size": 128}
+PHOTOGRAPHS: dict[str, Any] = {
+    "images": None, "holdout": 1_500, "image_size": 64, "views": "small", "encoder": "small-cnn", "width": 0.5,
+    "epochs": 15, "projector_hidden": 1024, "projector_outputs": 1024, "workers": 0,
+}  # fmt: skip
 TOPICS: dict[Topic, Variants] = {
     "family": {
         "kernel-vicreg, rbf": {"kernel": "rbf"},
-        "kernel-vicreg, rbf, shared spectrum": SHARED,
+        "kernel-vicreg, linear": {"kernel": "linear"},
         "vicreg": {"method": "vicreg"},
         "mmcr": {"method": "mmcr"},
         "mmcr, rbf": {"method": "mmcr", "kernel": "rbf"},
@@ -54,30 +58,26 @@ TOPICS: dict[Topic, Variants] = {
     },
     "weights": {
         "vicreg": {"method": "vicreg"},
-        **_pull(kernel="rbf", spectrum="shared", bandwidth="mean"),
-        **_pull(kernel="rbf", spectrum="per-view", bandwidth="mean"),
-        **_pull(kernel="rbf", spectrum="shared", bandwidth="median"),
-        **_pull(kernel="rbf", spectrum="per-view", bandwidth="median"),
+        "rbf, per view, median, 1 : 1": _form("rbf", "per-view", "median", (1, 1, 0.02)),
+        "rbf, per view, median, 4 : 1": _form("rbf", "per-view", "median", (4, 1, 0.02)),
+        "rbf, shared, median, 4 : 2": _form("rbf", "shared", "median", (4, 2, 0.04)),
+        **{f"rbf, shared, mean, {w} : 2": _form("rbf", "shared", "mean", (w, 2, 0.04)) for w in (1, 4, 12)},
+        "linear, shared, 4 : 2": _form("linear", "shared", "", (4, 2, 0.04)),
     },
     "spectrum": {
-        "a spectrum per view, rbf": {"kernel": "rbf"},
-        "a shared spectrum, rbf": SHARED,
-        "a spectrum per view, linear": {"kernel": "linear"},
-        "a shared spectrum, linear": SHARED | {"kernel": "linear"},
         "vicreg": {"method": "vicreg"},
-    },
-    "bandwidth": {
-        "the median, held constant": {"kernel": "rbf"},
-        "the mean, with its gradient": {"kernel": "rbf", "bandwidth": "mean"},
-        "the median, shared spectrum": SHARED,
-        "the mean, shared spectrum": SHARED | {"bandwidth": "mean"},
+        **{
+            f"rbf, {spectrum}, {rule}": _form("rbf", spectrum, rule)
+            for spectrum in ("per-view", "shared")
+            for rule in ("median", "mean")
+        },
+        **{f"linear, {spectrum}": _form("linear", spectrum, "") for spectrum in ("per-view", "shared")},
     },
     "views": {
         "2 views": {},
-        "4 views, half of the epochs and of the batch": {"views_per_image": 4, "epochs": 3, "batch_size": 128},
+        "4 views, half of the epochs and of the batch": {"views_per_image": 4, **EQUAL},
         "2 views, 4 smaller crops": {"local_crops": 4, "epochs": 4, "batch_size": 168},
-        "2 views, shared spectrum": SHARED,
-        "4 views, shared spectrum": SHARED | {"views_per_image": 4, "epochs": 3, "batch_size": 128},
+        "4 views, a spectrum for each": {"views_per_image": 4, "spectrum": "per-view", **EQUAL},
     },
 }
 """What is compared, by the name of its line: the settings on top of the budget's."""
@@ -87,13 +87,13 @@ TOPICS: dict[Topic, Variants] = {
 class Neighbours(Experiment, name="neighbours"):
     """Compare Kernel VICReg with the spectral family, one spectrum with several, and two views with more.
 
-    Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), spectrum
-    (one shared by all views, or one for each), bandwidth (the median, or the mean with its gradient), views
-    (more of them at equal images times views).
+    Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), weights
+    (how much the invariance weighs, for longer, on a folder of photographs), spectrum (one shared by all views, or one
+    for each; the median, or the mean with its gradient), views (more of them at equal images times views).
 
     Examples:
         python -m experiments neighbours --topic family --seeds 0
-        python -m experiments neighbours --topic spectrum --data cifar10
+        python -m experiments neighbours --topic weights --data photos --seeds 0
     """
 
     split = "validation"
@@ -112,8 +112,9 @@ class Neighbours(Experiment, name="neighbours"):
         variants = TOPICS[self.topic]
         if job.budget == "smoke":  # one that has a spectrum, and one that has not
             variants = {name: variants[name] for name in ("mmcr, rbf", "lejepa") if name in variants} or variants
+        shared = PHOTOGRAPHS if self.topic == "weights" and job.budget != "smoke" else job.narrow
         return [
-            job.cell({"name": name}, data=data, seed=seed, **job.narrow, **settings)
+            job.cell({"name": name}, data=data, seed=seed, **{**shared, **settings})
             for data in self.data
             for seed in job.seeds
             for name, settings in variants.items()
