@@ -18,8 +18,10 @@ from kvicreg.losses.terms import TermsLoss
 Curves = dict[str, list[float]]
 SAMPLES, DIRECTIONS, DECADES = 1024, 33, 4.0
 SPECTRAL: dict[str, TermsLoss] = {
-    "Kernel VICReg, linear": losses.KernelVICRegLoss("linear", covariance_weight=0.0),
-    "its covariance term": losses.KernelVICRegLoss("linear", variance_weight=0.0, covariance_weight=1.0),
+    "Kernel VICReg, linear": losses.KernelVICRegLoss("linear", covariance_weight=0.0, spectrum="per-view"),
+    "its covariance term": losses.KernelVICRegLoss(
+        "linear", variance_weight=0.0, covariance_weight=1.0, spectrum="per-view"
+    ),
     "CorInfoMax (log det)": losses.CorInfoMaxLoss(),
     "coding rate": losses.CodingRateLoss(),
     "I-VNE (entropy)": losses.VNELoss(),

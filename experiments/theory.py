@@ -24,12 +24,13 @@ from kvicreg.operators import covariance_operator
 CIRCLES, ROLL = 600, 1000
 COMPONENTS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20)
 BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
+_variance = partial(KernelVICRegLoss, covariance_weight=0.0, spectrum="per-view")
 OBJECTIVES: dict[str, Callable[[], Callable[[Tensor, Tensor], Tensor]]] = {
     "VICReg, variance term": partial(VICRegLoss, covariance_weight=0.0),
     "VICReg, all terms": VICRegLoss,
-    "kernel variance term, linear": partial(KernelVICRegLoss, "linear", covariance_weight=0.0),
-    "kernel variance term, RBF": partial(KernelVICRegLoss, "rbf", covariance_weight=0.0),
-    "kernel variance term, Laplacian": partial(KernelVICRegLoss, "laplacian", covariance_weight=0.0),
+    "kernel variance term, linear": partial(_variance, kernels.Linear()),
+    "kernel variance term, RBF": partial(_variance, kernels.RBF("median")),
+    "kernel variance term, Laplacian": partial(_variance, kernels.Laplacian("median")),
 }
 """What descends from collapse."""
 RADIAL: dict[str, Callable[[Any], kernels.Kernel]] = {

@@ -118,7 +118,7 @@ def get(kernel: str | Kernel) -> Kernel:
         >>> get("rq")
         RationalQuadratic(
           alpha=1
-          (gamma): Median(multiple=1, momentum=0)
+          (gamma): Mean(multiple=1)
         )
         >>> get("0.3*linear+0.7*polynomial").weights
         [0.3, 0.7]

@@ -42,18 +42,21 @@ class KernelVICRegLoss(TermsLoss):
     - variance: ``mean_i [threshold - sqrt(lambda_i + eps)]_+^2``, added up over the views
     - covariance: ``|C|_HS``, added up over the views
 
-    The "paper" parametrization is exactly that. "scaled" measures the same three quantities against the total variance
-    ``tr C``, so that one triple of weights serves every kernel, bandwidth, batch size and width: the invariance is
-    ``mean_i |phi(z_i) - phi(z'_i)|^2 / tr C``, 0 for views that agree and 2 for views that have nothing in common;
-    standard deviations are ``sqrt(r lambda_i / tr C + eps)`` over the r directions that can vary, so that a flat
-    spectrum reads 1; and the covariance is ``sqrt(r) |C|_HS / tr C``, which a flat spectrum makes 1.
+    The "paper" parametrization is exactly that, for two views; of more it is the mean over all pairs of views.
 
-    With more than two views it is the mean of the loss over all pairs of views, measured by the mean ``tr C`` of all.
+    "scaled", the default, measures the same three quantities against the total variance, so that one triple of weights
+    serves every kernel, bandwidth, batch size and width, and takes one spectrum and one eigendecomposition for all
+    views (``spectrum="shared"``): that of ``C_bar``, the covariance of the mean over an image's views of ``phi``. With
+    T the mean over the views of ``tr C`` and r the number of directions that can vary:
 
-    With ``spectrum="shared"`` there is one spectrum for all views, and one eigendecomposition: that of ``C_bar``, the
-    covariance of the mean over an image's views of ``phi``. With T the mean total variance of the views, the invariance
-    is ``1 - tr C_bar / T``, the share of variance that views of one image do not share, and variance and covariance are
-    those of ``C_bar`` in units of T.
+    - invariance: ``1 - tr C_bar / T``, the share of variance that views of one image do not share: 0 for views that
+      agree, 1/2 for two that have nothing in common
+    - variance: the hinge of ``sqrt(r lambda_i(C_bar) / T + eps)``, which a flat spectrum makes 1
+    - covariance: ``sqrt(r) |C_bar|_HS / T``, which a flat spectrum makes 1
+
+    ``spectrum="per-view"`` scales the paper's own terms instead, with a spectrum for each view: the invariance is
+    ``mean_i |phi(z_i) - phi(z'_i)|^2 / tr C``, up to 2, the others are added up over two views, and the cost grows with
+    the number of views and not with its square.
 
     With `groups`, a whole number for each row, variance and covariance are also those within each group, every group
     counting the same: ``(1 - group_weight) * whole batch + group_weight * mean over the groups``. Groups with fewer
@@ -73,7 +76,7 @@ class KernelVICRegLoss(TermsLoss):
         gather: under `torch.distributed`, the loss of the global batch (with gradients that are right after DDP's
             averaging); False keeps to the local batch.
         group_weight: the groups' share of variance and covariance, where `groups` are given: 0 to 1.
-        group_bandwidth: the median heuristic within each group on its own, instead of one bandwidth for all.
+        group_bandwidth: the bandwidth of each group on its own, instead of one for all.
         learn_mixture_by: where the kernel is a learnable mixture, what its shares follow: "pairs", how well each member
             tells two views of an image from two images, or "loss", which flees into the easiest member; see
             `losses.mixture`.
@@ -134,7 +137,7 @@ class KernelVICRegLoss(TermsLoss):
         check_approximation(approximation)
         self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
         if group_bandwidth and any(isinstance(m, Median) and m.momentum for m in self.kernel.modules()):
-            raise ValueError("group_bandwidth takes each group's own median, so it can't go with a smoothed one")
+            raise ValueError("group_bandwidth takes each group's own bandwidth, so it can't go with a smoothed one")
 
     @classmethod
     def of(
@@ -174,8 +177,8 @@ class KernelVICRegLoss(TermsLoss):
     def extra_repr(self) -> str:
         o = self.options
         return (
-            f"parametrization={o.parametrization!r}, spectrum={o.spectrum!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
-            f"threshold={o.threshold:g}, eps={o.eps:g}, "
+            f"parametrization={o.parametrization!r}, spectrum={o.spectrum!r}, "
+            f"weights=({', '.join(f'{w:g}' for w in o.weights)}), threshold={o.threshold:g}, eps={o.eps:g}, "
             f"covariance={o.covariance!r}, include_diagonal={o.include_diagonal}, gather={self.gather}"
         )
 

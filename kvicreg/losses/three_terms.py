@@ -41,7 +41,7 @@ class KernelVICRegOptions(Options):
     covariance: CovarianceForm = option("norm", "The Hilbert-Schmidt norm, or its square.")
     include_diagonal: bool = option(False, "The full norm; the paper's leaves out the diagonal of the Gram matrix.")
     group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
-    group_bandwidth: bool = option(False, "The median heuristic within each group on its own.")
+    group_bandwidth: bool = option(False, "The bandwidth of each group on its own.")
     learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
     spectrum: Spectrum | None = option(None, "One shared by all views, or one for each, as the paper has it.")
     solver: SolverChoice = option("eigh", "What finds the spectrum: an eigensolver, matrix products, or the fastest.")

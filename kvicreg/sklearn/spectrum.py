@@ -22,7 +22,7 @@ class KernelSpectrum(BaseEstimator):
     are n of them, or with few explicit features as many as those; what `KernelPCA` leaves out is zero.
 
     Args:
-        kernel: a name or a `Kernel`, as for `KernelVICReg`; its bandwidth is the median heuristic unless given.
+        kernel: a name or a `Kernel`, as for `KernelVICReg`; its bandwidth is the mean distance unless given.
         approximation: None (exact), `operators.Nystrom(landmarks=m)` or `operators.RandomFourier(features=D)`.
 
     Attributes:

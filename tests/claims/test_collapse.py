@@ -10,8 +10,8 @@
 6. From collapse plus noise, descent steps on the loss raise the effective rank and lower the variance term.
 7. The remark after Proposition 1: a rank-one batch with unit variance in every coordinate satisfies VICReg's variance
    term and not ours.
-8. Under the median heuristic, and with the mean distance, the loss does not depend on the scale of the embeddings, and its gradient grows as
-   1 / scale; below the floor of the median the loss sees the collapse again.
+8. With the median or the mean distance for a bandwidth the loss does not depend on the scale of the embeddings, and its
+   gradient grows as 1 / scale; below the floor of the median the loss sees the collapse again.
 9. For a kernel with k(x, x) = 1 not every standard deviation can exceed 1 / sqrt(b - 1).
 """
 

@@ -1,4 +1,4 @@
-"""What the losses never compute: a second eigendecomposition, a p x p covariance; per view, a b x b cross Gram matrix, a second eigendecomposition, a p x p covariance."""
+"""What the losses never compute: a second eigendecomposition, a p x p covariance; per view, no cross Gram matrix."""
 
 import pytest
 import torch
