@@ -5,10 +5,13 @@ All on held-out training images, with the study's narrow encoder; the test sets 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
 from typing import Any, Literal
 
-from experiments.common import Cell, Experiment, Job, Result, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
 
 Variants = dict[str, dict[str, Any]]
 Topic = Literal["family", "constants", "weights", "spectrum", "views"]
@@ -81,6 +84,12 @@ TOPICS: dict[Topic, Variants] = {
     },
 }
 """What is compared, by the name of its line: the settings on top of the budget's."""
+PAGES = {
+    "family": "kernel-family.md",
+    "views": "training.md",
+    "weights": "parametrization.md",
+    "spectrum": "parametrization.md",
+}
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,28 @@ class Neighbours(Experiment, name="neighbours"):
     def table(self, result: Result) -> str:
         if not result.rows:
             return super().table(result)
-        named = tables.named(result.rows)
-        scores = {title: tables.grid(named, "name", "data", score) for score, title in tables.SCORES.items()}
-        return "\n".join([*result.opening(), *(f"## {title}\n\n{grid}\n" for title, grid in scores.items())])
+        return "\n".join([*result.opening(), scores_table(tables.named(result.rows)), ""])
+
+
+def scores_table(rows: Sequence[Row]) -> str:
+    """A line for each name, the best first; for each data set the linear probe, that on few labels, and 20-NN."""
+    of, sources = tables.groups(rows, "name", "data"), [*tables.groups(rows, "data")]
+
+    def text(same: Sequence[Row]) -> str:
+        others = (f"{100 * tables.average(same, score):.1f}" for score in ("probe_few", "knn"))
+        return " / ".join([tables.percent(same), *others])
+
+    names = sorted(
+        tables.groups(rows, "name"), key=lambda name: -mean(r.get("probe", 0) for r in rows if r["name"] == name)
+    )
+    lines = [[name, *(text(of[name, data]) if (name, data) in of else "" for data in sources)] for name in names]
+    return tables.markdown(["linear probe / with 1,000 labels / 20-NN", *sources], lines)
+
+
+def parts_of_pages(results: Path) -> Iterator[tuple[str, str, str]]:
+    """For each topic that pages show: the page, the name of the part, and its text."""
+    for topic, page in PAGES.items():
+        path = results / f"neighbours-{topic}.md"
+        command = f"`python -m experiments neighbours --topic {topic}`"
+        text = f"{path.read_text().strip()} {command}" if path.is_file() else f"Not run yet: {command}."
+        yield page, f"neighbours-{topic}", text

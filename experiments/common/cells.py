@@ -107,7 +107,7 @@ class Cell:
 def flat(settings: Settings) -> dict[str, Any]:
     """Every setting that is read, by name, with what is left open and the method's own defaults written out."""
     values = settings.usual().resolved_method().flat()
-    values |= {name: Path(values[name]).name for name in ("groups", "init") if values.get(name)}
+    values |= {name: Path(values[name]).name for name in ("data", "groups", "init") if values.get(name)}
     return {name: value for name, value in values.items() if name not in ELSEWHERE}
 
 

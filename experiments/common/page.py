@@ -8,6 +8,7 @@ from pathlib import Path
 from experiments.common import tables
 from experiments.common.experiment import load_all
 from experiments.explore_page import measured_part
+from experiments.neighbours import parts_of_pages
 from experiments.photographs import for_page
 from kvicreg.storage import write_atomically
 
@@ -57,8 +58,9 @@ def write_pages(docs: Path) -> list[Path]:
     for name, kind in parts.items():
         fill(docs / kind.page, name, kind.for_page(results))
     pages = [docs / "results.md", *(docs / kind.page for kind in parts.values())]
-    for page, name, text in (("explore.md", "explore", measured_part), ("training.md", "photographs", for_page)):
+    others = [("explore.md", "explore", measured_part(results)), ("training.md", "photographs", for_page(results))]
+    for page, name, text in [*others, *parts_of_pages(results)]:
         if (docs / page).is_file():
-            fill(docs / page, name, text(results))
+            fill(docs / page, name, text)
             pages.append(docs / page)
     return pages
