@@ -61,7 +61,8 @@ def trained(rule, invariance_weight, steps=150):
     network = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.ReLU(), torch.nn.Linear(64, 32))
     members = [kernels.RBF(kernels.Median(multiple)) for multiple in (100.0, 1.0, 0.02)]
     mixture = kernels.Mixture(members, learnable=True)
-    criterion = KernelVICRegLoss(mixture, invariance_weight=invariance_weight, learn_mixture_by=rule)
+    weights = {"invariance_weight": invariance_weight, "spectrum": "per-view"}
+    criterion = KernelVICRegLoss(mixture, learn_mixture_by=rule, **weights)
     optimizer = torch.optim.Adam([{"params": network.parameters()}, {"params": [mixture.logits], "lr": 0.03}], lr=1e-3)
     centres = torch.randn(40, 16)
     for _ in range(steps):

@@ -141,12 +141,12 @@ def test_a_run_that_is_asked_for_twice_is_run_once(tmp_path):
 
 def test_a_new_default_of_the_loss_is_another_setting(tmp_path, monkeypatch):
     (row,) = rows_of([one()], tmp_path)
-    monkeypatch.setitem(three_terms.DEFAULT_WEIGHTS, "scaled", (2.0, 1.0, 0.0))
+    monkeypatch.setitem(three_terms.DEFAULT_WEIGHTS, "shared", (3.0, 1.0, 0.0))
     ran = spy(monkeypatch)
     (again,) = rows_of([one()], tmp_path)
     assert len(ran) == 1
-    assert (row["config"]["invariance_weight"], again["config"]["invariance_weight"]) == (1.0, 2.0)
-    assert RunFolder(tmp_path / "runs" / one().name).settings.flat()["invariance_weight"] == 2.0
+    assert (row["config"]["invariance_weight"], again["config"]["invariance_weight"]) == (2.0, 3.0)
+    assert RunFolder(tmp_path / "runs" / one().name).settings.flat()["invariance_weight"] == 3.0
 
 
 def test_a_setting_that_came_later_does_not_undo_a_cell_that_leaves_it_alone(tmp_path, monkeypatch):
