@@ -21,7 +21,7 @@ COLORS = {  # Okabe-Ito: told apart by colour-blind readers
     "laplacian-l1": "#8B4513",
     "rq": "#E69F00",
     "vicreg": "#56B4E9",
-    "rbf-shared": "#000000",
+    "rbf-per-view": "#000000",
     PEER: "#666666",
 }
 OTHER = "#999999"

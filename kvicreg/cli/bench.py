@@ -22,15 +22,15 @@ def bench_loss(
     Examples:
         kvicreg bench loss
         kvicreg bench loss --sizes 256x2048 512x1024 --kernels rbf laplacian --scaling-sizes 4096x512 8192x512
-        kvicreg bench loss --sizes 512x1024 512x1024x8 --kernels vicreg rbf rbf-shared mmcr
+        kvicreg bench loss --sizes 512x1024 512x1024x8 --kernels vicreg rbf rbf-per-view mmcr
 
     Args:
         out: folder to write: bench-loss.json, bench-loss.csv, latency and memory figures.
         sizes: BATCHxWIDTH, or BATCHxWIDTHxVIEWS, for the exact kernels; a grid unless given.
         scaling_sizes: BATCHxWIDTH for RBF under the approximations; 2,048 to 65,536 unless given.
-        kernels: linear, polynomial, rbf, laplacian, laplacian-l1, rq; rbf-shared and linear-shared (one spectrum),
-            rbf-mean (the bandwidth's gradient), rbf-products (no eigensolver); vicreg, mmcr, frossl, i-vne,
-            coding-rate, corinfomax, lejepa, kerjepa, visreg.
+        kernels: linear, polynomial, rbf, laplacian, laplacian-l1, rq; rbf-per-view and linear-per-view (a spectrum
+            for each view), rbf-median (a bandwidth without gradient), rbf-products (no eigensolver); vicreg,
+            mmcr, frossl, i-vne, coding-rate, corinfomax, lejepa, kerjepa, visreg.
         approximations: rff:FEATURES and nystrom:LANDMARKS.
         repeats: timings of each.
         device: cpu, cuda, or auto.

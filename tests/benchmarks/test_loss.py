@@ -109,12 +109,12 @@ def test_page_about_scaling_shows_what_was_measured():
 
 
 def test_other_losses_and_more_views_are_rows_of_their_own(tmp_path):
-    names = ("rbf", "rbf-shared", "vicreg", "mmcr")
+    names = ("rbf", "rbf-per-view", "vicreg", "mmcr")
     rows = run(tmp_path, ["256x64", "256x64x4"], [], names, (), repeats=1, device="cpu")
     assert [(row.loss, row.views) for row in rows] == [(name, views) for views in (2, 4) for name in names]
     text = (tmp_path / "bench-loss.md").read_text()
     assert "| 256 x 64, 4 views |" in text
-    assert "rbf-shared" in text
+    assert "rbf-per-view" in text
 
 
 @pytest.mark.parametrize("name", loss.LOSSES)
