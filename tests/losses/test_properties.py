@@ -59,6 +59,7 @@ def batches(draw):
 modest = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
+@torch.no_grad()
 def collapsed(view, criterion):
     """Whether the points are nearly one, or the same to the kernel: a polynomial's constant outweighs short ones."""
     if float(view.std(0).max()) < 1e-2 * float(view.abs().max()):

@@ -45,7 +45,7 @@ class StopAt(pl.Callback):
         ("dino", {"prototypes": 16, "local_crops": 2, "views_per_image": 3}),
         ("kernel-vicreg", {"views_per_image": 3, "local_crops": 2, "accumulate": 2}),
         ("kernel-vicreg", {"views_per_image": 4, "spectrum": "shared"}),
-        ("kernel-byol", {"kernel": "rq", "bandwidth_momentum": 0.5}),
+        ("kernel-byol", {"kernel": "rq", "bandwidth": "median", "bandwidth_momentum": 0.5}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

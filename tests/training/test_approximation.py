@@ -111,4 +111,4 @@ def test_the_solver_that_auto_takes_is_told_in_the_log(tmp_path, capsys):
     train(Settings.of(**SMALL, solver="auto", out=str(tmp_path / "run")))
     log = capsys.readouterr().out
     assert log.count("solver auto: ") == 1
-    assert "for 2 matrices of 32 x 32 on cpu (eigh " in log
+    assert "for a matrix of 32 x 32 on cpu (eigh " in log

@@ -16,7 +16,7 @@ from kvicreg.cli import main
 SETTINGS = [
     "--data=mnist-small", "--epochs=2", "--batch-size=512", "--width=0.25", "--pool=1", "--projector-hidden=32",
     "--projector-outputs=32", "--checkpoint-steps=2", "--spectrum-images=32", "--probe-images=100", "--log-every=5",
-    "--bandwidth-momentum=0.9", "--accelerator=cpu",
+    "--bandwidth=median", "--bandwidth-momentum=0.9", "--accelerator=cpu",
 ]  # fmt: skip
 
 
