@@ -153,7 +153,5 @@ def scores_table(rows: Sequence[Row]) -> str:
 def parts_of_pages(results: Path) -> Iterator[tuple[str, str, str]]:
     """For each topic that pages show: the page, the name of the part, and its text."""
     for topic, page in PAGES.items():
-        path = results / f"neighbours-{topic}.md"
-        command = f"`python -m experiments neighbours --topic {topic}`"
-        text = f"{path.read_text().strip()} {command}" if path.is_file() else f"Not run yet: {command}."
-        yield page, f"neighbours-{topic}", text
+        name = f"neighbours-{topic}"
+        yield page, name, tables.part_of_page(results / f"{name}.json", f"neighbours --topic {topic}")

@@ -47,6 +47,7 @@ WHERE = (
 
 @dataclass(frozen=True)
 class _OwnImages(Experiment):
+    page = "own-images.md"
     few = {"data": ("cifar10",)}
 
     data: tuple[str, ...] = ("cifar10", "imagenette")

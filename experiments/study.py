@@ -130,11 +130,6 @@ class Study(Experiment, name="study"):
             if any("family" in row for row in rows):
                 draw(rows, source, result.job.out / f"study-{source}")
 
-    @classmethod
-    def for_page(cls, results: Path) -> str:
-        path = results / "study.json"
-        return tables.on_page(path) if path.is_file() else "Not run yet: `python -m experiments study`.\n"
-
 
 def family_cells(job: Job, family: str, data: str, seed: int) -> list[Cell]:
     """The default of a family, and its variations."""

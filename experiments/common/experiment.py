@@ -118,7 +118,7 @@ class Experiment:
     @classmethod
     def for_page(cls, results: Path) -> str:
         """The part of its page, from a folder of results."""
-        raise NotImplementedError
+        return tables.part_of_page(results / f"{cls.name}.json", cls.name)
 
     @property
     def stem(self) -> str:

@@ -119,6 +119,11 @@ def note(rows: Sequence[Row]) -> str:
     )
 
 
+def part_of_page(path: Path, command: str) -> str:
+    """What a page shows of a result file, or how to make it."""
+    return on_page(path) if path.is_file() else f"Not run yet: `python -m experiments {command}`.\n"
+
+
 def on_page(path: Path, *, named: bool = False) -> str:
     """The table and pictures of a result file, as part of a page in docs/."""
     text = path.with_suffix(".md").read_text().replace("\n## ", "\n#### ").replace("\n### ", "\n#### ")
