@@ -12,7 +12,7 @@ import torch
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.training import memory
 from kvicreg.training.alarm import warnings
-from kvicreg.training.cost import Cost, device_of, seconds_of, unknown_cost
+from kvicreg.training.cost import Cost, device_of, fewest_seconds, unknown_cost
 from kvicreg.training.guard import is_finite, read_fault, save_fault
 from kvicreg.training.loggers import build_logger
 from kvicreg.training.monitor import Spectrum
@@ -85,8 +85,19 @@ def test_memory_grows_with_the_square_of_the_batch_and_has_a_margin():
     assert (unknown.is_known, unknown.bytes(10), unknown.device) == (False, 0, CPU)
     assert (unknown.read_seconds, unknown.loss_seconds) == (0, 0)
     assert cost._replace(image_bytes=None).bytes(10) == cost._replace(fixed_bytes=None).bytes(10) == 0
-    ticks = iter([3.0, 7.5])
-    assert seconds_of(lambda: None, lambda: next(ticks)) == 4.5
+
+
+@pytest.mark.parametrize(
+    ("ticks", "fewest"),
+    [
+        ([0, 4.5, 5, 7], 2),  # two that take long are enough
+        ([0, 0.1, 1, 1.3, 2, 2.05, 3, 3.2, 4, 4.1, 5, 5.3], 0.05),  # of short ones six
+    ],
+)
+def test_work_takes_as_long_as_when_it_was_least_disturbed(ticks, fewest):
+    left = iter(ticks)
+    assert fewest_seconds(lambda: None, lambda: next(left)) == pytest.approx(fewest)
+    assert [*left] == []
 
 
 @pytest.mark.parametrize(("accelerator", "kind"), [("auto", "cuda"), ("gpu", "cuda"), ("cuda", "cuda"), ("cpu", "cpu")])
