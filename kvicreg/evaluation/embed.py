@@ -20,6 +20,7 @@ from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
 from kvicreg.storage import replacing
 
+SPLITS = ("train", "val", "test", "unlabelled")
 Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
 
 
@@ -58,7 +59,9 @@ def embed(
         raise ValueError(f"out must end in .npz, .parquet or .csv, got {str(out)!r}")
     encoder = load_encoder(run, projector=projector, device=choose_device(device))
     data = images_for(encoder, images, split, **reading)
-    for note in data.notes:
+    others = [name for name in SPLITS if name != split and (Path(images) / name).is_dir()]
+    notes = [f"Of {images}, the images in {split}/; --split takes those in {' or '.join(others)}/."] if others else []
+    for note in [*notes, *data.notes]:
         say(note)
     out.parent.mkdir(parents=True, exist_ok=True)
     batches = stream_features(encoder, data, batch_size=batch_size, workers=workers)

@@ -30,7 +30,7 @@ class KernelFamily(Family["KernelOptions"]):
         members, key = self.load(), self.key(name)
         if key not in members:
             near = did_you_mean(key, self.names())
-            names = f"the kernels are {', '.join(self.names())}"
+            names = f"the kernels are {', '.join(self.names())}, and those of installed plugins"
             raise ValueError(f"unknown kernel {name!r}: {f'{near} {names}' if near.startswith('did') else names}")
         return members[key]
 
@@ -101,7 +101,7 @@ class StationaryOptions(KernelOptions):
             if getattr(self, name) != getattr(type(self), name)
         ]
         if self.gamma is not None and rules:
-            raise ValueError(f"{rules[0]} changes how the bandwidth follows the batch; with a fixed gamma nothing does")
+            raise ValueError(f"give gamma or {rules[0]}, not both: a bandwidth follows the batch, and with a fixed gamma nothing does")
         if self.bandwidth == "mean" and self.bandwidth_momentum != 0:
             raise ValueError("bandwidth_momentum is read only with bandwidth median, which it smooths over steps")
 

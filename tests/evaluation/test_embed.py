@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 
 import numpy as np
 import pytest
@@ -36,6 +37,14 @@ def expected(run, photos) -> np.ndarray:
     encoder = load_encoder(run)
     images = np.stack([np.asarray(Image.open(p)) for p in sorted(photos.glob("*.png"))])
     return encoder(encoder.preprocess(torch.from_numpy(images)[:, None])).detach().numpy()
+
+
+def test_which_part_of_a_folder_is_embedded_is_told(run, photos, tmp_path):
+    for part in ("train", "val"):
+        shutil.copytree(photos, tmp_path / "parts" / part)
+    lines = []
+    embed(run, tmp_path / "parts", tmp_path / "e.npz", split="val", workers=0, say=lines.append)
+    assert f"Of {tmp_path / 'parts'}, the images in val/; --split takes those in train/." in lines
 
 
 def test_npz_holds_features_and_paths(run, photos, tmp_path):
