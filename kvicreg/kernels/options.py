@@ -101,7 +101,8 @@ class StationaryOptions(KernelOptions):
             if getattr(self, name) != getattr(type(self), name)
         ]
         if self.gamma is not None and rules:
-            raise ValueError(f"give gamma or {rules[0]}, not both: a bandwidth follows the batch, and with a fixed gamma nothing does")
+            both = f"give gamma or {rules[0]}, not both"
+            raise ValueError(f"{both}: a bandwidth follows the batch, and with a fixed gamma nothing does")
         if self.bandwidth == "mean" and self.bandwidth_momentum != 0:
             raise ValueError("bandwidth_momentum is read only with bandwidth median, which it smooths over steps")
 
