@@ -26,6 +26,8 @@ COMMANDS = {
     "collapse-map": ("collapse-map", {}, ()),
     "study": ("study", {}, ()),
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
+    "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
+    "neighbours-spectrum": ("neighbours", {"topic": "spectrum"}, ()),
     "peers-mnist": ("peers", {"data": "mnist", "images": 55_000, "epochs": 3}, ()),
     "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
 }
