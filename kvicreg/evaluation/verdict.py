@@ -59,15 +59,13 @@ def _interval(difference: dict[str, float]) -> str:
 def _against(called: str, differences: dict[str, dict[str, float]]) -> str:
     """The difference of the linear probes, and that of k-NN where it is the one that is clear, or twice as large."""
     probe, neighbours = differences["linear_probe"], differences["knn"]
-    if _is_clear(probe):
-        sentence = f"{_points(probe)} {called}"
-    else:
+    if not _is_clear(probe):
         points = f"{100 * probe['difference']:+.1f} points, p = {probe['p_value']:.2g}"
-        sentence = f"no clear difference from {called} ({points})"
+        by_neighbours = f"; k-NN: {_points(neighbours)}" if _is_clear(neighbours) else ""
+        return f"no clear difference from {called} ({points}{by_neighbours})"
+    sentence = f"{_points(probe)} {called}"
     if not _is_clear(neighbours):
         return sentence
-    if not _is_clear(probe):
-        return f"{sentence}, but k-NN is {_points(neighbours)} it"
     apart = abs(neighbours["difference"]) > 2 * abs(probe["difference"])
     apart |= neighbours["difference"] * probe["difference"] < 0
     return f"{sentence} (k-NN: {_points(neighbours)})" if apart else sentence

@@ -143,9 +143,7 @@ def test_without_labels_the_verdict_is_of_the_features_alone():
         "10.0 points above the same encoder taught with labels. "
     )
     results["against"] = {"raw pixels": {"linear_probe": level, "knn": clear | {"difference": -0.1}}}
-    assert "no clear difference from raw pixels (+10.0 points, p = 0.05), but k-NN is 10.0 points below it." in verdict(
-        results
-    )
+    assert "no clear difference from raw pixels (+10.0 points, p = 0.05; k-NN: 10.0 points below)." in verdict(results)
 
 
 def test_groups_are_named_in_order_with_their_own_spectrum():

@@ -37,7 +37,7 @@ def results(**against: tuple[tuple[float, float], tuple[float, float]]) -> dict[
         ),
         ((0.051, 0.001), (-0.03, 0.001), ": 5.1 points above the same encoder untrained (k-NN: 3.0 points below). The"),
         (NO, NO, ": no clear difference from the same encoder untrained (+0.2 points, p = 0.6). The"),
-        (NO, (0.148, 0.001), "(+0.2 points, p = 0.6), but k-NN is 14.8 points above it. The"),
+        (NO, (0.148, 0.001), "(+0.2 points, p = 0.6; k-NN: 14.8 points above). The"),
     ],
 )
 def test_k_nn_is_named_where_the_difference_is_there(probe, knn, words):
