@@ -232,7 +232,7 @@ def check_examples(count: int, positive: Sequence[int], negative: Sequence[int],
             if not 0 <= example < count:
                 raise ValueError(f"{name}: expected numbers of images from 0 to {count - 1}, got {example}")
     if not (positive or has_image):
-        raise ValueError("expected an image (--image) or at least one positive example, got none")
+        raise ValueError("expected an image or at least one positive example, got none")
 
 
 def open_images(

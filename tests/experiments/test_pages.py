@@ -29,7 +29,8 @@ def test_every_number_in_the_files_has_the_settings_of_its_run():
     for path in sorted((DOCS / "results").glob("*.json")):
         content = json.loads(path.read_text())
         for row in content["rows"] if "shared" in content else []:
-            of_run = {"data", "holdout"} if row["method"] == "raw pixels" else {"data", "seed", "encoder"}
+            of = {"raw pixels": {"data", "holdout"}, "starting encoder": {"data", "encoder", "init"}}
+            of_run = of.get(row["method"], {"data", "seed", "encoder"})
             assert of_run <= {*content["shared"], *row["config"]}, path.name
 
 

@@ -33,7 +33,7 @@ def test_the_best_change_is_that_of_the_best_mean_over_data_sets():
 
 
 def test_every_variation_is_a_setting_of_its_own():
-    job = Job("small")
+    job = Study().prepared(Job("small"))
     for family in study.FAMILIES:
         _, *cells = study.family_cells(job, family, "cifar10", 0)  # one of them may be the default
         names = [cell.name for cell in cells]

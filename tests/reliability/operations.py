@@ -29,7 +29,7 @@ from kvicreg.data import catalogue
 from kvicreg.training.checkpoint import AtomicCheckpointIO
 from tests.reliability.words import SMALL
 
-TRAIN = ["--image-size=16", "--epochs=4", "--seed=3", "--bandwidth-momentum=0.9", *SMALL]
+TRAIN = ["--image-size=16", "--epochs=4", "--seed=3", "--bandwidth=median", "--bandwidth-momentum=0.9", *SMALL]
 
 
 @dataclass(frozen=True)
