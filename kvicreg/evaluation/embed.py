@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from kvicreg.data import ImageData, load
+from kvicreg.data.loading import SPLITS
 from kvicreg.evaluation.data import reading_for
 from kvicreg.measures.features import choose_device, stream_features
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
 from kvicreg.storage import replacing
 
-SPLITS = ("train", "val", "test", "unlabelled")
 Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
 
 
