@@ -26,9 +26,8 @@ RIVAL = "vicreg, published"
 CONTENDERS: dict[str, dict[str, Any]] = {
     RIVAL: {"method": "vicreg"},
     "rbf": {"kernel": "rbf"},
-    "rbf, shared spectrum": {"kernel": "rbf", "spectrum": "shared"},
+    "rbf, per view": {"kernel": "rbf", "spectrum": "per-view", "bandwidth": "median"},
     "linear": {"kernel": "linear"},
-    "linear, shared spectrum": {"kernel": "linear", "spectrum": "shared"},
     "rq": {"kernel": "rq"},
     "rbf+linear": {"kernel": "rbf+linear"},
     "simclr": {"method": "simclr"},
@@ -154,7 +153,7 @@ def draw(result: Result, path: Path) -> None:
             of = sorted(tables.groups(same, "epochs").items())
             score = [100 * tables.average(rows) for _, rows in of]
             seen = [mean(map(images_seen, rows)) for _, rows in of]
-            style = look(name) | {"linestyle": "--" if "shared" in name or "tuned" in name else "-", "label": name}
+            style = look(name) | {"linestyle": "--" if "per view" in name or "tuned" in name else "-", "label": name}
             images.plot(seen, score, **style)
             if name in cost:
                 seconds.plot([cost[name] * count for count in seen], score, **style)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from kvicreg import KernelVICRegLoss, VICRegLoss, kernels, operators
 from kvicreg.benchmarks.measure import SECONDS_PER_SIZE, measure, write_result
 from kvicreg.benchmarks.peers import METRIC_LEARNING, PUBLISHED, peers
+from kvicreg.kernels.distances import inner_products
 from kvicreg.losses import (
     CodingRateLoss,
     CorInfoMaxLoss,
@@ -28,12 +29,23 @@ from kvicreg.losses import (
     VNELoss,
 )
 from kvicreg.measures.features import choose_device
+from kvicreg.operators.eigenvalues import eigenvalues
 
 EXACT_SIZES = (
     "256x256", "256x1024", "256x2048", "256x8192", "512x256", "512x1024", "512x2048",
     "1024x256", "1024x1024", "1024x2048", "2048x1024",
 )  # fmt: skip
 SCALING_SIZES = ("2048x1024", "8192x1024", "32768x1024", "65536x1024")
+
+
+class LeastWork(nn.Module):
+    """What an exact shared spectrum can't spare: products between all views, one solve, and their gradients."""
+
+    def forward(self, *views: Tensor) -> Tensor:
+        batch = len(views[0])
+        return eigenvalues(inner_products(torch.cat(views))[:batch, :batch]).sum()
+
+
 LOSSES: dict[str, Callable[..., nn.Module]] = {
     "linear": partial(KernelVICRegLoss, "linear"),
     "polynomial": partial(KernelVICRegLoss, "polynomial"),
@@ -45,6 +57,8 @@ LOSSES: dict[str, Callable[..., nn.Module]] = {
     "linear-per-view": partial(KernelVICRegLoss, "linear", spectrum="per-view"),
     "rbf-median": lambda **more: KernelVICRegLoss(kernels.RBF("median"), **more),
     "rbf-products": partial(KernelVICRegLoss, "rbf", solver="products"),
+    "rbf-features": partial(KernelVICRegLoss, "rbf", approximation=operators.RandomFourier(features=1024)),
+    "least-work": LeastWork,
     "vicreg": VICRegLoss,
     "mmcr": MMCRLoss,
     "frossl": FroSSLLoss,

@@ -29,7 +29,8 @@ def bench_loss(
         sizes: BATCHxWIDTH, or BATCHxWIDTHxVIEWS, for the exact kernels; a grid unless given.
         scaling_sizes: BATCHxWIDTH for RBF under the approximations; 2,048 to 65,536 unless given.
         kernels: linear, polynomial, rbf, laplacian, laplacian-l1, rq; rbf-per-view and linear-per-view (a spectrum
-            for each view), rbf-median (a bandwidth without gradient), rbf-products (no eigensolver); vicreg,
+            for each view), rbf-median (a bandwidth without gradient), rbf-products (no eigensolver), rbf-features
+            (1,024 random Fourier features); least-work (the products and the solve that none can spare); vicreg,
             mmcr, frossl, i-vne, coding-rate, corinfomax, lejepa, kerjepa, visreg.
         approximations: rff:FEATURES and nystrom:LANDMARKS.
         repeats: timings of each.
