@@ -81,6 +81,8 @@ TOPICS: dict[Topic, Variants] = {
         "4 views, half of the epochs and of the batch": {"views_per_image": 4, **EQUAL},
         "2 views, 4 smaller crops": {"local_crops": 4, "epochs": 4, "batch_size": 168},
         "4 views, a spectrum for each": {"views_per_image": 4, "spectrum": "per-view", **EQUAL},
+        "1,000 images, 2 views": {"images": 1_000, "epochs": 60},
+        "1,000 images, 4 views": {"images": 1_000, "views_per_image": 4, "epochs": 30, "batch_size": 128},
     },
 }
 """What is compared, by the name of its line: the settings on top of the budget's."""

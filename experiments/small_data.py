@@ -70,7 +70,7 @@ def draw(result: Result, path: Path) -> None:
                 x = [row["images"] * (0.9 + 0.04 * shift) for row in points]
                 y = [row["points"] for row in points]
                 ends = [[row["points"] - row["low"] for row in points], [row["high"] - row["points"] for row in points]]
-                style = look(name) | {"linestyle": "--" if "shared" in name else "-"}
+                style = look(name) | {"linestyle": "--" if "per view" in name else "-"}
                 axes.errorbar(x, y, yerr=ends, label=name, capsize=2, markersize=5, **style)
             axes.axhline(0, color=GREY, lw=1)
             axes.set(xscale="log", title=data, xlabel="training images")

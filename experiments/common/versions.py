@@ -56,8 +56,9 @@ def _step(settings: Settings) -> tuple[float, float]:
     views = build_views(settings, data)
     with torch.random.fork_rng(devices=[]):
         method = build_method(resolve(settings, data, views)).double()
-        pair = [views(pixels[:32], torch.arange(32), seed=0, epoch=0, view=view).double() for view in (0, 1)]
-        loss = method(pair, 0, labels[:32]).loss
+        count = max(32, method.least_batch)
+        pair = [views(pixels[:count], torch.arange(count), seed=0, epoch=0, view=view).double() for view in (0, 1)]
+        loss = method(pair, 0, labels[:count]).loss
         loss.backward()
     squares = [p.grad.square().sum() for p in method.parameters() if p.grad is not None]
     return loss.item(), torch.stack(squares).sum().sqrt().item()

@@ -32,7 +32,7 @@ def embed(
         kvicreg embed runs/first table.csv --split val --image-column file --out embeddings.parquet
 
     Args:
-        run: run folder.
+        run: run folder, or zoo:NAME, an encoder that comes with the package.
         images: data set by name, or images of your own: folder, archive, table, array, list, shards.
         out: file to write, ending in .npz, .parquet or .csv.
         split: train, val, test or unlabelled, where the images have splits.

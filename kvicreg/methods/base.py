@@ -125,6 +125,11 @@ class Method(nn.Module):
     projector: nn.Module
     loss: Any
 
+    @property
+    def least_batch(self) -> int:
+        """The fewest images that a step can be taken with."""
+        return 2
+
     def __init__(self, encoder: nn.Module, projector: nn.Module, loss: nn.Module | None = None) -> None:
         super().__init__()
         self.encoder, self.projector = encoder, projector

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kvicreg.losses import WMSELoss, WMSEOptions
 from kvicreg.methods.base import ManyViews, MethodOptions
 from kvicreg.methods.siamese import Siamese
+from kvicreg.models.projector import output_dim
 
 __all__ = ["WMSE"]
 
@@ -21,6 +22,10 @@ class WMSE(Siamese):
     """
 
     Loss = WMSELoss
+
+    @property
+    def least_batch(self) -> int:
+        return output_dim(self.projector) + 1
 
 
 @dataclass(frozen=True, kw_only=True)

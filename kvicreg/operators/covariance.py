@@ -186,8 +186,9 @@ class CovarianceOperator:
     def effective_rank(self) -> Tensor:
         """``exp`` of the entropy of the normalised eigenvalues: 1 for one direction, at most `rank_bound`."""
         values = self.eigenvalues()
-        shares = values / values.sum(-1, keepdim=True).clamp_min(torch.finfo(values.dtype).tiny)
-        return torch.exp(-torch.special.xlogy(shares, shares).sum(-1))
+        tiny = torch.finfo(values.dtype).tiny
+        shares = values / values.sum(-1, keepdim=True).clamp_min(tiny)
+        return torch.exp(-(shares * shares.clamp_min(tiny).log()).sum(-1))  # no gradient is infinite at zero
 
     def __repr__(self) -> str:
         side = "gram" if self._diagonal_squares is None else "features"

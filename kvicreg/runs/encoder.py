@@ -96,7 +96,7 @@ def load_encoder(
     Of a run that has not finished it is that of the last checkpoint, and a line says so.
 
     Args:
-        path: the run folder, a file of its encoder, or a checkpoint.
+        path: the run folder, a file of its encoder, a checkpoint, or zoo:NAME, an encoder that comes with the package.
         which: the checkpoint to read, "last" or "best", whether or not the run has finished.
         projector: also apply the projector, to get the embeddings the loss saw.
         encoder: the module to fill, for encoders that `build_encoder` does not know.

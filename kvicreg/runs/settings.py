@@ -45,7 +45,8 @@ class ModelOptions(Options):
     norm: Literal["batch", "group"] = option("batch", "Normalization; group uses no statistics of the batch.")
     projector: ProjectorOptions = field(default_factory=ProjectorOptions)
     init: str | None = option(
-        None, "Weights to start from: a run folder, or a file of anybody's, safetensors or a state dict of torch."
+        None,
+        "Weights to start from: a run folder, zoo:NAME, or a file of anybody's, safetensors or a torch state dict.",
     )
     pretrained: bool = option(False, "Start from the weights that the encoder's library has published.")
     normalize: str | None = option(

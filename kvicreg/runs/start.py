@@ -7,12 +7,13 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from kvicreg.models.checkpoints import read_checkpoint
+from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.encoder import Normalization
 from kvicreg.models.start import start_from
-from kvicreg.runs.settings import ModelOptions
+from kvicreg.runs.settings import ModelOptions, Settings
 from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, check_path, is_checkpoint
 
-__all__ = ["check_start", "fill_with_start", "start_normalization"]
+__all__ = ["check_start", "fill_with_start", "like_start", "start_normalization"]
 
 
 def fill_with_start(encoder: nn.Module, model: ModelOptions) -> list[str]:
@@ -29,6 +30,20 @@ def check_start(model: ModelOptions) -> None:
     """Refuse weights to start from that are not there."""
     if model.init is not None:
         check_path(model.init)
+
+
+def like_start(settings: Settings) -> Settings:
+    """The settings with the encoder of the run that they start from, where they leave it open."""
+    model = settings.model
+    if model.init is None or not isinstance(model.encoder, AutoOptions) or model.encoder.given():
+        return settings
+    if not _is_of_a_run(model.init):
+        return settings
+    about = StoredEncoder(model.init).description()["architecture"]
+    if about["name"] == "custom":
+        return settings
+    own = {name: value for name, value in about.items() if name not in ("name", "in_channels", "image_size")}
+    return settings.replace(encoder=about["name"], **own)
 
 
 def start_normalization(model: ModelOptions, channels: int) -> Normalization | None:

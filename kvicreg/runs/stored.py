@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from kvicreg.models.weights import fill, one_line, read_safetensors, serialized
+from kvicreg.runs.zoo import located
 
 __all__ = [
     "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "check_path", "checkpoint_path",
@@ -36,7 +37,7 @@ def checkpoint_path(folder: Path, which: Which) -> Path:
 
 def split(path: str | Path) -> tuple[Path, Which | None]:
     """The run folder that a path names, and which of its checkpoints, if it is that of one."""
-    path = Path(path)
+    path = located(path)
     for which in ("last", "best"):
         if path == checkpoint_path(path.parent.parent, which):
             return path.parent.parent, which
@@ -45,7 +46,7 @@ def split(path: str | Path) -> tuple[Path, Which | None]:
 
 def check_path(path: str | Path) -> None:
     """Refuse a path where nothing is."""
-    if not Path(path).exists():
+    if not located(path).exists():
         raise FileNotFoundError(f"there is no file or folder {path}")
 
 
@@ -64,7 +65,7 @@ class StoredEncoder:
     """The encoder of a run on disk.
 
     Args:
-        path: a run folder, a file of its encoder, or a checkpoint.
+        path: a run folder, a file of its encoder, a checkpoint, or zoo:NAME.
         which: the checkpoint to read; None for the encoder of a finished run, and the last checkpoint of another.
     """
 

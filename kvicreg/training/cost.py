@@ -98,7 +98,7 @@ def measure(settings: Settings, data: ImageData, views: Views, clock: Clock | No
     optimizer = module.configure_optimizers()
     for group in optimizer.param_groups:
         group["lr"] = 0.0  # whether training diverges is seen when it trains
-    few = max(2, min(64, max(16, 2**16 // data.shape[1] ** 2), 2**20 // data.shape[1] ** 2))
+    few = max(module.method.least_batch, min(64, max(16, 2**16 // data.shape[1] ** 2), 2**20 // data.shape[1] ** 2))
     samples = permutation(len(data), seed=settings.engine.seed, epoch=0)[: 2 * few]
     started = clock()
     images = data.for_views().fetch(samples)

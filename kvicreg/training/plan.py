@@ -16,7 +16,7 @@ from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.resnet import ResNet18Options
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words, minutes
-from kvicreg.runs.start import check_start
+from kvicreg.runs.start import check_start, like_start
 from kvicreg.training.approximation import choose_approximation
 from kvicreg.training.build import build_views, check_count, resolve
 from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
@@ -80,6 +80,7 @@ def plan(
             "when a time is over"
         )
     check_start(settings.model)
+    settings = like_start(settings)
     data = settings.data.load() if data is None else data
     is_own = not is_loaded_by(settings.data, data) or settings.data.source not in DATA_SETS
     check_count(settings, data)

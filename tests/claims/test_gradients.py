@@ -17,7 +17,7 @@ import torch
 from kernel_pairs import PAIRS
 
 from kvicreg import KernelVICRegLoss, kernels
-from kvicreg.operators import covariance_operator
+from kvicreg.operators import CovarianceOperator, covariance_operator
 
 RNG = np.random.default_rng(5)
 OPTIONS = [
@@ -74,6 +74,14 @@ def test_gradcheck_on_either_side_of_the_operator(name, shape):  # claim 1
 def test_every_quantity_of_the_operator_is_differentiable(name, quantity):  # claim 1
     z = normal(5, 3).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: getattr(covariance_operator(x, PAIRS[name][0]()), quantity)(), (z,))
+
+
+def test_the_effective_rank_has_a_gradient_where_an_eigenvalue_is_zero():  # claim 1
+    z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]], dtype=torch.float64, requires_grad=True)
+    gram = torch.block_diag(z @ z.T, torch.zeros(2, 2, dtype=torch.float64))
+    (slope,) = torch.autograd.grad(CovarianceOperator.from_gram(gram).effective_rank(), z)
+    assert slope.isfinite().all()
+    assert slope.abs().max() > 0.1
 
 
 @pytest.mark.parametrize(

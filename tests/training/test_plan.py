@@ -309,3 +309,10 @@ def test_with_two_gibibytes_it_ends_in_a_plan_that_fits_or_in_a_sentence(photogr
     assert "Chosen for 120 images of 240 pixels" in result.stdout
     assert "would fit" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_method_that_needs_many_images_is_measured_with_as_many():
+    settings = Settings.of(method="w-mse", width=0.25, projector_hidden=16, projector_outputs=80)
+    data = ArrayData(torch.randint(0, 256, (256, 1, 16, 16), dtype=torch.uint8), name="noise")
+    views = build_views(settings, data)
+    assert measure(resolve(settings, data, views), data, views).image_seconds > 0

@@ -1,0 +1,138 @@
+"""The encoders that come with the package: trained on all training images of a data set, kept in float16."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import nn
+
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
+from experiments.common.cells import accuracies
+from experiments.neighbours import scores_table
+from kvicreg.data import DATA_SETS, first_images, load
+from kvicreg.evaluation.probes import knn
+from kvicreg.measures.features import extract
+from kvicreg.runs import RunFolder, load_encoder
+from kvicreg.runs.config import dump_settings
+from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, has_encoder
+from kvicreg.runs.zoo import ZOO
+from kvicreg.storage import write_atomically
+
+EPOCHS = {"mnist": 10, "fashion-mnist": 10, "cifar10": 30, "tiny-imagenet": 3}
+
+
+@dataclass(frozen=True)
+class Zoo(Experiment, name="zoo"):
+    """Train the encoders that come with the package, and write them where it finds them.
+
+    Example:
+        python -m experiments zoo --out docs/results
+    """
+
+    page = "backbones.md"
+    usual_seeds = (0,)
+    columns = ("digits",)
+    of_controls = False
+    few = {"data": ("mnist",)}
+
+    data: tuple[str, ...] = tuple(EPOCHS)
+    """Data sets."""
+    zoo: Path | None = None
+    """Folder of the encoders; by default the package's, and at smoke size one in the folder of results."""
+
+    def cells(self, job: Job) -> list[Cell]:
+        whole: dict[str, Any] = {"images": None, "holdout": 0} if job.budget == "small" else {}
+        epochs = {data: 1 if job.budget == "smoke" else EPOCHS[data] for data in self.data}
+        return [
+            job.cell({"name": "zoo"}, data=data, seed=seed, epochs=epochs[data], **whole)
+            for data in self.data
+            for seed in job.seeds
+        ]
+
+    def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
+        encoder = halved(encoder) if cell.control is None else encoder
+        return accuracies(encoder, cell) | {"digits": digits(encoder)}
+
+    def table(self, result: Result) -> str:
+        if not result.rows:
+            return super().table(result)
+        return "\n".join([*result.opening(), scores_table(tables.named(result.rows)), ""])
+
+    def write(self, result: Result) -> None:
+        super().write(result)
+        zoo = self.zoo or (result.job.out / "zoo" if result.job.budget == "smoke" else ZOO)
+        for cell in result.cells:
+            data, run = cell.settings.data.short_name, result.job.runs / cell.name
+            for row in result.trained:
+                if row["data"] == data and has_encoder(run):
+                    publish(run, zoo / data, row)
+
+
+def halved(encoder: nn.Module) -> nn.Module:
+    """An encoder with weights that float16 can hold, which it is published with."""
+    with torch.no_grad():
+        for weight in encoder.state_dict().values():
+            weight.copy_(weight.half()) if weight.is_floating_point() else None
+    return encoder
+
+
+def publish(run: Path, folder: Path, row: Row) -> None:
+    """Write a run's encoder, its description with what was measured, and its card."""
+    folder.mkdir(parents=True, exist_ok=True)
+    encoder = load_encoder(run).encoder
+    weights = {k: v.half() if v.is_floating_point() else v for k, v in encoder.state_dict().items()}
+    content = save(weights)
+    scores = {score: round(row[score], 4) for score in (*tables.SCORES, "digits")}
+    about = {
+        **RunFolder(run).description, "sha256": hashlib.sha256(content).hexdigest(), "results": scores,
+        "licence": DATA_SETS[row["data"]].licence,
+    }  # fmt: skip
+    write_atomically(folder / WEIGHTS, content)
+    write_atomically(folder / DESCRIPTION, json.dumps(about, indent=2).encode() + b"\n")
+    settings = RunFolder(run).settings.replace(out=f"runs/{row['data']}")
+    (folder / "config.yaml").write_text(dump_settings(settings))
+    (folder / "card.md").write_text(card(row, about, len(content)))
+
+
+def digits(encoder: nn.Module) -> float:
+    """20-NN on digits that come with the package, 2,000 to 2,000: a number that comes out on any machine."""
+    fit, score = (first_images(load("mnist-small", split), 2000) for split in ("train", "test"))
+    assert fit.labels is not None
+    assert score.labels is not None
+    return knn(extract(encoder, fit), fit.labels, extract(encoder, score), score.labels, k=20).accuracy
+
+
+def card(row: Row, about: dict[str, Any], size: int) -> str:
+    """What somebody wants to know before taking an encoder."""
+    data, scores, name = DATA_SETS[row["data"]], about["results"], f"zoo:{row['data']}"
+    shape = f"{about['image_size']} pixels and {len(about['mean'])} channel(s) to {about['feature_dim']} features"
+    return f"""# {name}
+
+An image encoder, trained without labels by Kernel VICReg ({row["kernel"]}): {about["architecture"]["name"]}, images of
+{shape}; {size / 1e6:.2f} MB in float16.
+
+```python
+encoder = kvicreg.load_encoder("{name}")
+features = encoder(encoder.preprocess(uint8_images))
+```
+
+| on {row["data"]}'s {row["scored_on"]:,} test images | percent |
+|---|---|
+| linear probe, {row["fitted_on"]:,} labels | {100 * scores["probe"]:.1f} |
+| linear probe, 1,000 labels | {100 * scores["probe_few"]:.1f} |
+| 20 nearest neighbours | {100 * scores["knn"]:.1f} |
+| 20 nearest neighbours on 2,000 digits of mnist-small, a check | {100 * scores["digits"]:.1f} |
+
+Untrained encoders and raw pixels under the same protocol are in `docs/results/zoo.md` of the repository.
+
+- Data: {row["data"]}, {data.title}, all training images. Licence of the data: {data.licence}.
+- Made by: `python -m experiments zoo --data {row["data"]}`, seed {row["seed"]}; its settings are in
+  `config.yaml` beside this card.
+- Weights' sha256: `{about["sha256"]}`
+"""

@@ -1,0 +1,36 @@
+"""Encoders that come with the package: zoo:NAME, wherever the encoder of a run is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+__all__ = ["ZOO", "located", "zoo_names"]
+
+ZOO = Path(__file__).parents[1] / "zoo"
+"""Where they lie: a folder for each, as a run leaves its encoder, with a card."""
+PREFIX = "zoo:"
+
+
+def zoo_names() -> list[str]:
+    """The encoders that come with the package.
+
+    Example:
+        >>> "zoo:mnist" in zoo_names()
+        True
+    """
+    return sorted(f"{PREFIX}{folder.parent.name}" for folder in ZOO.glob("*/encoder.json"))
+
+
+def located(path: str | Path) -> Path:
+    """Where something lies on disk: a path as it is, zoo:NAME as the folder of that encoder, whole and unchanged."""
+    if not str(path).startswith(PREFIX):
+        return Path(path)
+    if str(path) not in zoo_names():
+        raise FileNotFoundError(f"there is no encoder {path}; there are {', '.join(zoo_names())}")
+    folder = ZOO / str(path).removeprefix(PREFIX)
+    expected = json.loads((folder / "encoder.json").read_text())["sha256"]
+    if hashlib.sha256((folder / "encoder.safetensors").read_bytes()).hexdigest() != expected:
+        raise ValueError(f"{path} is not the encoder that was published: install kvicreg again")
+    return folder

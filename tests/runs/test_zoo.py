@@ -1,0 +1,52 @@
+"""The encoders that come with the package."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from experiments.zoo import digits
+from kvicreg import load_encoder
+from kvicreg.runs import Settings, zoo
+from kvicreg.runs.zoo import ZOO, zoo_names
+from kvicreg.training.run import train
+
+
+@pytest.mark.parametrize("name", zoo_names())
+def test_an_encoder_comes_as_its_card_says(name):
+    encoder, folder = load_encoder(name), ZOO / name.removeprefix("zoo:")
+    scores, card = encoder.description["results"], (folder / "card.md").read_text()
+    assert digits(encoder) == pytest.approx(scores["digits"], abs=0.002)
+    assert all(f"| {100 * score:.1f} |" in card for score in scores.values())
+    assert encoder.description["sha256"] in card
+    assert (folder / "encoder.safetensors").stat().st_size < 10_000_000
+    weights = load_file(folder / "encoder.safetensors").values()
+    assert {weight.dtype for weight in weights if weight.is_floating_point()} == {torch.float16}
+
+
+def test_training_starts_from_one_and_takes_its_encoder(tmp_path, capsys):
+    small = {"images": 64, "batch_size": 32, "epochs": 1, "projector_hidden": 16, "projector_outputs": 16}
+    settings = Settings.of(data="mnist-small", init="zoo:mnist", freeze="all", out=str(tmp_path / "run"), **small)
+    trained = load_encoder(train(settings)).encoder.state_dict()
+    assert "Starts from zoo:mnist: " in capsys.readouterr().out
+    published = load_encoder("zoo:mnist").encoder.state_dict()
+    assert all(torch.equal(value, published[key]) for key, value in trained.items())
+
+
+def test_a_name_that_is_not_there_is_told_with_those_that_are():
+    with pytest.raises(FileNotFoundError, match=r"no encoder zoo:cats; there are .*zoo:mnist"):
+        load_encoder("zoo:cats")
+
+
+def test_a_changed_file_is_refused(tmp_path, monkeypatch):
+    shutil.copytree(ZOO / "mnist", tmp_path / "mnist")
+    monkeypatch.setattr(zoo, "ZOO", tmp_path)
+    assert load_encoder("zoo:mnist").description["data"] == "mnist"
+    description = tmp_path / "mnist" / "encoder.json"
+    description.write_text(json.dumps(json.loads(description.read_text()) | {"sha256": "0"}))
+    with pytest.raises(ValueError, match="not the encoder that was published"):
+        load_encoder("zoo:mnist")
