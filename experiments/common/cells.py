@@ -75,7 +75,8 @@ class Cell:
         if self.control is not None:
             settings = {name: settings.get(name) for name in UNTRAINED[self.control]}
         settings["probe_images_of_cell"] = self.probe_images
-        return settings | {n: v for n in ("target", "variant") if (v := getattr(self, n))}
+        settings |= {"target": Path(self.target).name} if self.target else {}
+        return settings | ({"variant": self.variant} if self.variant else {})
 
     @cached_property
     def identity(self) -> str:

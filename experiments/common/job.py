@@ -91,7 +91,9 @@ class Job:
 
     def settings(self, base: str | None = None, **settings: Any) -> Settings:
         """The budget's settings, or those of the recipe `base` in their place, with these on top."""
-        usual = recipe(base) if base else SETTINGS[self.budget]
+        usual = dict(recipe(base) if base else SETTINGS[self.budget])
+        if settings.get("encoder", "small-cnn") != "small-cnn":
+            usual.pop("pool", None)  # which other encoders do not read
         given = {**usual, "data_root": self.root, "probe_images": 0, "log_every": 100, **settings}
         return in_former_form(given) if self.former else Settings.of(**given)
 

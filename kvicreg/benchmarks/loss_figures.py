@@ -28,10 +28,15 @@ OTHER = "#999999"
 """Of losses that have no color of their own."""
 DASHES = ["-", "--", ":", "-.", (0, (1, 3))]
 MARKS = {"rff": "s", "nystrom": "^"}
+BELOW: dict[str, Any] = {
+    "fontsize": 8, "frameon": False, "ncols": 4, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)
+}  # fmt: skip
+"""Where a legend stands."""
 
 
 def draw(rows: Sequence[Row], out: Path) -> None:
-    """Write latency.png, latency.svg, memory.png and memory.svg."""
+    """Write latency.png, latency.svg, memory.png and memory.svg; losses without a colour only where no other is."""
+    rows = [row for row in rows if row.loss in COLORS] or rows
     figures = [
         ("latency", "milliseconds", "peer_milliseconds", "forward + backward, ms"),
         ("memory", "peak_mib", "peer_peak_mib", "peak memory, MiB"),
@@ -42,7 +47,7 @@ def draw(rows: Sequence[Row], out: Path) -> None:
     import matplotlib.pyplot as plt
 
     for name, ours, theirs, label in figures:
-        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", sharey=True)
+        figure, (left, right) = plt.subplots(1, 2, figsize=(11, 6.2), layout="constrained", sharey=True)
         _over_width(left, rows, ours, theirs)
         _over_batch(right, rows, ours, theirs)
         left.set(xlabel="embedding width p", ylabel=label, title=f"{name} over embedding width, exact")
@@ -81,7 +86,7 @@ def _over_width(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
     keys += [
         Line2D([], [], color="black", linestyle=d, label=f"b = {b}") for d, b in zip(DASHES, batches, strict=False)
     ]
-    axes.legend(handles=keys, fontsize=8, frameon=False, ncols=2)
+    axes.legend(handles=keys, **BELOW)
 
 
 def _over_batch(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
@@ -96,4 +101,4 @@ def _over_batch(axes: Any, rows: Sequence[Row], ours: str, theirs: str) -> None:
         )  # fmt: skip
     peer = dict(sorted((row.batch, getattr(row, theirs)) for row in at_width))
     axes.plot(list(peer), list(peer.values()), color=COLORS[PEER], marker="x", ms=4, label=PEER)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(**BELOW)
