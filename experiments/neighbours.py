@@ -57,6 +57,10 @@ TOPICS: dict[Topic, Variants] = {
         **_weights("corinfomax", "attraction", 100, 500, 2500),
         **_weights("lejepa", "sigreg_weight", 0.02, 0.05, 0.2),
         **_weights("kerjepa", "discrepancy_weight", 0.01, 0.05, 0.2),
+        **{
+            f"kerjepa, {width} outputs": {"method": "kerjepa", "projector_outputs": width, "discrepancy_weight": 0.2}
+            for width in (16, 64)
+        },
         **_weights("visreg", "shape_weight", 0.25, 1, 4),
     },
     "weights": {
@@ -88,6 +92,7 @@ TOPICS: dict[Topic, Variants] = {
 """What is compared, by the name of its line: the settings on top of the budget's."""
 PAGES = {
     "family": "kernel-family.md",
+    "constants": "kernel-family.md",
     "views": "training.md",
     "weights": "parametrization.md",
     "spectrum": "parametrization.md",

@@ -29,7 +29,7 @@ OTHER = "#999999"
 DASHES = ["-", "--", ":", "-.", (0, (1, 3))]
 MARKS = {"rff": "s", "nystrom": "^"}
 BELOW: dict[str, Any] = {
-    "fontsize": 8, "frameon": False, "ncols": 4, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)
+    "fontsize": 8, "frameon": False, "ncols": 3, "loc": "upper center", "bbox_to_anchor": (0.5, -0.13)
 }  # fmt: skip
 """Where a legend stands."""
 

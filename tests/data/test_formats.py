@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvicreg.data.formats import idx_from_table, read_cifar10, read_idx, read_stl10, read_stl10_labels
+from kvicreg.data.formats import _unzipped, idx_from_table, read_cifar10, read_idx, read_stl10, read_stl10_labels
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
@@ -79,3 +79,11 @@ def test_stl10_is_column_major(tmp_path: Path, rng: np.random.Generator) -> None
 def test_stl10_labels_count_from_one(tmp_path: Path) -> None:
     (tmp_path / "train_y.bin").write_bytes(bytes([1, 10, 5]))
     assert read_stl10_labels(tmp_path / "train_y.bin").tolist() == [0, 9, 4]
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(11)))
+    assert _unzipped(path, limit=11) == bytes(11)
+    with pytest.raises(ValueError, match="more than 10 bytes"):
+        _unzipped(path, limit=10)

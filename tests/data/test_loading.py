@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from kvicreg.data import ArrayData, FileData, load
 from kvicreg.data.catalogue import data_root
@@ -192,3 +193,32 @@ def test_an_array_of_ones_own() -> None:
         ArrayData(torch.zeros(5, 3, 8, 8, dtype=torch.bool))
     with pytest.raises(ValueError, match="labels: expected 5 whole numbers"):
         ArrayData(torch.zeros(5, 3, 8, 8, dtype=torch.uint8), torch.zeros(4, dtype=torch.long))
+
+
+def test_tiny_imagenet_is_read_in_its_own_layout(tmp_path):
+    root = tmp_path / "tiny-imagenet"
+    for wnid, shade in (("n01443537", 10), ("n02056570", 200)):
+        for k in range(2):
+            file = root / "train" / wnid / "images" / f"{wnid}_{k}.JPEG"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (64, 64), (shade, shade, shade)).save(file)
+    (root / "wnids.txt").write_text("n02056570\nn01443537\n")
+    (root / "val" / "images").mkdir(parents=True)
+    Image.new("RGB", (64, 64), (200, 200, 200)).save(root / "val" / "images" / "val_0.JPEG")
+    (root / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn02056570\t0\t0\t63\t63\n")
+    train, val = load("tiny-imagenet", root=tmp_path), load("tiny-imagenet", "val", root=tmp_path)
+    assert (len(train), train.class_names, train.shape) == (4, ["n02056570", "n01443537"], (3, 64, 64))
+    assert val.labels.tolist() == [0]
+    with pytest.raises(ValueError, match="tiny-imagenet is not in"):
+        load("tiny-imagenet", root=tmp_path / "elsewhere")
+
+
+def test_the_range_of_intensities_is_that_of_the_training_images(tmp_path):
+    for split, greatest in (("train", 4000), ("test", 1000)):
+        (tmp_path / split).mkdir()
+        for k in range(3):
+            pixels = np.linspace(0, greatest, 64, dtype=np.uint16).reshape(8, 8)
+            Image.fromarray(pixels).save(tmp_path / split / f"{k}.png")
+    assert load(tmp_path, "test").intensity == load(tmp_path, "train").intensity
+    assert load(tmp_path, "test", image_size=8, channels=1).intensity == load(tmp_path, "train").intensity
+    assert load(tmp_path, "test", image_size=8, channels=1, intensity="0:1000").intensity.text == "0:1000"

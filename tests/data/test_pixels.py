@@ -14,7 +14,7 @@ from PIL import Image
 from kvicreg.data import ArrayData, FileData, Intensity, Views, batches, load, view_config
 from kvicreg.data.commands import show_data
 from kvicreg.data.intensity import intensity_rule
-from kvicreg.data.pixels import read_header
+from kvicreg.data.pixels import raw_pixels, read_header
 
 tifffile = pytest.importorskip("tifffile", reason="pip install 'kvicreg[sources]'")
 
@@ -337,3 +337,15 @@ def test_a_memory_mapped_array_is_not_read_by_its_subsets(tmp_path: Path, rng: n
     assert isinstance(part, ArrayData)
     assert np.shares_memory(np.asarray(part.images), np.asarray(data.images))
     assert torch.equal(part.fetch(torch.tensor([0])), data.fetch(torch.tensor([3])))
+
+
+@pytest.mark.parametrize(("kind", "composited"), [("unassalpha", True), ("assocalpha", True), ("unspecified", False)])
+def test_the_alpha_of_a_deep_tiff_is_laid_over_white(kind, composited, tmp_path):
+    pixels = np.full((4, 4, 4), 0.5, np.float32)
+    pixels[:2, :, 3] = 0.0
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extrasamples=[kind])
+    read = raw_pixels(tmp_path / "a.tif")
+    assert read.shape == (4, 4, 3 if composited else 4)
+    if composited:
+        np.testing.assert_allclose(read[0], 1.0)
+        np.testing.assert_allclose(read[3], 0.75)

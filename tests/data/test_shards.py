@@ -13,7 +13,7 @@ from source_files import CLASSES, COUNT, MAKERS, encoded, folder, shards, tarred
 
 from kvicreg.cli import main
 from kvicreg.data import ArrayData, batches, load
-from kvicreg.data.packing import pack
+from kvicreg.data.packing import _same, pack
 from kvicreg.data.shard_index import ShardIndex
 from kvicreg.data.stores import SourceError, expand
 
@@ -209,3 +209,11 @@ def test_names_of_many_images_take_little_room(tmp_path: Path) -> None:
     assert [path.name for path in part.paths] == ["5", "3"]
     assert part.paths[0] == tmp_path / "shards/train-000000.tar/5"
     assert part.paths.rows.nbytes == 16
+
+
+def test_two_splits_are_the_same_where_their_images_are():
+    images = torch.randint(0, 256, (9, 1, 4, 4), dtype=torch.uint8)
+    others = torch.cat([images[:-1], 255 - images[-1:]])
+    assert _same(ArrayData(images), ArrayData(images.clone()))
+    assert not _same(ArrayData(images), ArrayData(others))
+    assert not _same(ArrayData(images), ArrayData(images[:-1]))

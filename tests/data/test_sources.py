@@ -194,3 +194,12 @@ def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(ImportError, match=r"pip install 'kvicreg\[sources\]'"):
         load(source)
+
+
+def test_a_table_needs_no_labels(tmp_path):
+    (tmp_path / "a.png").write_bytes(encoded(0))
+    (tmp_path / "t.csv").write_text("path,taken\na.png,2023\n")
+    data = load(tmp_path / "t.csv")
+    assert (len(data), data.labels) == (1, None)
+    assert data.paths == [tmp_path / "a.png"]
+    assert "no column of labels" in data.notes[0]

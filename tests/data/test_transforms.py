@@ -187,3 +187,10 @@ def test_only_the_chosen_samples_change(chosen: list[bool]) -> None:
     result = transforms.on_chosen(x, torch.tensor(chosen), lambda rows, f: rows * f[:, None, None, None], factors)
     expected = torch.where(torch.tensor(chosen), factors, 1.0)
     assert torch.equal(result[:, 0, 0, 0], expected)
+
+
+def test_many_images_are_read_in_parts(monkeypatch):
+    images, maps = torch.randint(0, 256, (5, 3, 8, 8), dtype=torch.uint8), torch.eye(2, 3).repeat(5, 1, 1)
+    whole = transforms.sample(images, maps, 6, "zeros")
+    monkeypatch.setattr(transforms, "_AT_ONCE", 2 * images[0].numel())
+    assert transforms.sample(images, maps, 6, "zeros").equal(whole)
