@@ -53,7 +53,9 @@ class KerJEPALoss(TermsLoss):
       means in the feature space of ``exp(-gamma |x - y|^2)``, in closed form; or "stein", the squared kernel Stein
       discrepancy with that kernel, or with a rational quadratic one, by the score -x
 
-    Both are the biased estimates, over all pairs; b, the batch size, is the factor of a test statistic, as in LeJEPA.
+    The mmd is over all pairs of images, the Stein discrepancy over pairs of different ones, and so without bias: with
+    those of an image and itself, which pull it to zero, a batch of fewer images than coordinates is nearer to a
+    Gaussian when it has collapsed. b, the batch size, is the factor of a test statistic, as in LeJEPA.
 
     Args:
         discrepancy: "mmd" or "stein".
@@ -108,7 +110,7 @@ def gaussian_mmd(z: Tensor, gamma: float) -> Tensor:
 
 
 def gaussian_stein(z: Tensor, gamma: float, exponent: float | None = None) -> Tensor:
-    """The mean over all pairs of the Stein kernel of the standard Gaussian, of each view ``(v, b, p)``.
+    """The mean over pairs of different rows of the Stein kernel of the standard Gaussian, of each view ``(v, b, p)``.
 
     For a kernel ``f(r)`` of the squared distance r it is ``f x.y + 2 f' r - 4 f'' r - 2 p f'``.
     """
@@ -121,4 +123,7 @@ def gaussian_stein(z: Tensor, gamma: float, exponent: float | None = None) -> Te
         base = 1 + gamma * r / exponent
         f, slope = base**-exponent, -gamma * base ** (-exponent - 1)
         bend = gamma**2 * (exponent + 1) / exponent * base ** (-exponent - 2)
-    return (f * pairs.inner + (2 * r - 2 * width) * slope - 4 * r * bend).mean((-2, -1))
+    values = f * pairs.inner + (2 * r - 2 * width) * slope - 4 * r * bend
+    count = values.shape[-1]
+    between: Tensor = values.sum((-2, -1)) - values.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return between / max(1, count * (count - 1))
