@@ -47,7 +47,7 @@ TOPICS: dict[Topic, Variants] = {
         "w-mse": WHITE,
         "lejepa": {"method": "lejepa"},
         "kerjepa, mmd": {"method": "kerjepa", "discrepancy": "mmd"},
-        "kerjepa, stein": {"method": "kerjepa"},
+        "kerjepa, stein": {"method": "kerjepa", "projector_outputs": 16},  # wider it does not train: see the constants
         "visreg": {"method": "visreg"},
     },
     "constants": {
@@ -56,10 +56,11 @@ TOPICS: dict[Topic, Variants] = {
         **_weights("coding-rate", "similarity_weight", 50, 200, 800),
         **_weights("corinfomax", "attraction", 100, 500, 2500),
         **_weights("lejepa", "sigreg_weight", 0.02, 0.05, 0.2),
-        **_weights("kerjepa", "discrepancy_weight", 0.001, 0.01, 0.05, 0.2),
+        **_weights("kerjepa", "discrepancy_weight", 0.001, 0.01, 0.05),
+        **{f"kerjepa, {width} outputs": {"method": "kerjepa", "projector_outputs": width} for width in (16, 64)},
         **{
             f"kerjepa, mmd, {weight:g}": {"method": "kerjepa", "discrepancy": "mmd", "discrepancy_weight": weight}
-            for weight in (0.001, 0.01, 0.2)
+            for weight in (0.001, 0.01)
         },
         **_weights("visreg", "shape_weight", 0.25, 1, 4),
     },
