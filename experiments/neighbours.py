@@ -27,6 +27,7 @@ def _form(kernel: str, spectrum: str, bandwidth: str, weights: tuple[float, ...]
     return form if kernel == "linear" else form | {"bandwidth": bandwidth}
 
 
+MMD, STEIN = ({"method": "kerjepa", "discrepancy": discrepancy} for discrepancy in ("mmd", "stein"))
 WHITE = {"method": "w-mse", "projector_outputs": 64}  # whitening needs more images in a batch than outputs
 EQUAL = {"epochs": 3, "batch_size": 128}
 PHOTOGRAPHS: dict[str, Any] = {
@@ -46,8 +47,8 @@ TOPICS: dict[Topic, Variants] = {
         "i-vne": {"method": "i-vne"},
         "w-mse": WHITE,
         "lejepa": {"method": "lejepa"},
-        "kerjepa, mmd": {"method": "kerjepa", "discrepancy": "mmd"},
-        "kerjepa, stein": {"method": "kerjepa", "projector_outputs": 16},  # wider it does not train: see the constants
+        "kerjepa, mmd": MMD,
+        "kerjepa, stein": {**STEIN, "projector_outputs": 16},  # wider it does not train: see the constants
         "visreg": {"method": "visreg"},
     },
     "constants": {
@@ -56,12 +57,9 @@ TOPICS: dict[Topic, Variants] = {
         **_weights("coding-rate", "similarity_weight", 50, 200, 800),
         **_weights("corinfomax", "attraction", 100, 500, 2500),
         **_weights("lejepa", "sigreg_weight", 0.02, 0.05, 0.2),
-        **_weights("kerjepa", "discrepancy_weight", 0.001, 0.01, 0.05),
-        **{f"kerjepa, {width} outputs": {"method": "kerjepa", "projector_outputs": width} for width in (16, 64)},
-        **{
-            f"kerjepa, mmd, {weight:g}": {"method": "kerjepa", "discrepancy": "mmd", "discrepancy_weight": weight}
-            for weight in (0.001, 0.01)
-        },
+        **{f"kerjepa, stein, {weight:g}": {**STEIN, "discrepancy_weight": weight} for weight in (0.001, 0.01, 0.05)},
+        **{f"kerjepa, stein, {width} outputs": {**STEIN, "projector_outputs": width} for width in (16, 64)},
+        **{f"kerjepa, mmd, {weight:g}": {**MMD, "discrepancy_weight": weight} for weight in (0.001, 0.01, 0.05)},
         **_weights("visreg", "shape_weight", 0.25, 1, 4),
     },
     "weights": {

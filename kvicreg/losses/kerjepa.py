@@ -32,7 +32,9 @@ class KerJEPATerms(NamedTuple):
 class KerJEPAOptions(Options):
     """Settings of `KerJEPALoss`."""
 
-    discrepancy: Discrepancy = option("stein", "Maximum mean discrepancy, or kernel Stein discrepancy.")
+    discrepancy: Discrepancy = option(
+        "mmd", "Maximum mean discrepancy, or kernel Stein discrepancy, for narrow embeddings."
+    )
     discrepancy_weight: float = option(0.05, "Share of the discrepancy in the loss.", at_least=0, at_most=1)
     gamma: float | None = option(None, "Scale of the kernel; by default 1 / (2 width).", above=0)
     exponent: float | None = option(
@@ -58,7 +60,7 @@ class KerJEPALoss(TermsLoss):
     Gaussian when it has collapsed. b, the batch size, is the factor of a test statistic, as in LeJEPA.
 
     Args:
-        discrepancy: "mmd" or "stein".
+        discrepancy: "mmd", or "stein", which wide embeddings do not learn from: up to 64 coordinates were tried.
         discrepancy_weight: w.
         gamma: of the kernel; None is ``1 / (2 p)``: two points of a standard Gaussian have a value of about 1 / e.
         exponent: of a rational quadratic kernel, 1/2 for the inverse multiquadric; None is the Gaussian kernel.
@@ -71,7 +73,7 @@ class KerJEPALoss(TermsLoss):
 
     def __init__(
         self,
-        discrepancy: Discrepancy = "stein",
+        discrepancy: Discrepancy = KerJEPAOptions.discrepancy,
         discrepancy_weight: float = KerJEPAOptions.discrepancy_weight,
         gamma: float | None = None,
         exponent: float | None = None,

@@ -59,7 +59,7 @@ REPRS = {
     losses.KernelBYOLLoss: "gather=True",
     losses.SSLHSICLoss: "hsic_weight=3, gather=True",
     losses.CodingRateLoss: "similarity_weight=200, distortion=0.2",
-    losses.KerJEPALoss: "discrepancy='stein', weight=0.05, gather=True",
+    losses.KerJEPALoss: "discrepancy='mmd', weight=0.05, gather=True",
     losses.LeJEPALoss: "sigreg_weight=0.05, gather=True",
     losses.VISRegLoss: "scale_weight=1, shape_weight=1, gather=True",
     losses.WMSELoss: "eps=0.001, gather=True",

@@ -40,7 +40,7 @@ LOSSES = {
     "lejepa": losses.LeJEPALoss(slices=8),
     "visreg": losses.VISRegLoss(slices=8),
     "kerjepa, mmd": losses.KerJEPALoss("mmd"),
-    "kerjepa, stein": losses.KerJEPALoss(exponent=0.5),
+    "kerjepa, stein": losses.KerJEPALoss("stein", exponent=0.5),
     "w-mse": losses.WMSELoss(),
     "kernel byol, rbf": losses.KernelBYOLLoss("rbf"),
     "kernel byol, nystrom": losses.KernelBYOLLoss("rbf", approximation=NYSTROM),
