@@ -42,8 +42,8 @@ def like_start(settings: Settings) -> Settings:
     about = StoredEncoder(model.init).description()["architecture"]
     if about["name"] == "custom":
         return settings
-    own = {name: value for name, value in about.items() if name not in ("name", "in_channels", "image_size")}
-    return settings.replace(encoder=about["name"], **own)
+    network = {name: value for name, value in about.items() if name not in ("name", "in_channels", "image_size")}
+    return settings.replace(encoder=about["name"], **network)
 
 
 def start_normalization(model: ModelOptions, channels: int) -> Normalization | None:
