@@ -31,7 +31,7 @@ def stand_in(job: Job, name: str | None) -> str | None:
     tiny = data_root(job.root) / "tiny-imagenet"
     if name not in STAND_INS:
         return name
-    if job.made_up or not tiny.is_dir():
+    if job.budget != "small" or not tiny.is_dir():
         return None
     wnids = (tiny / "wnids.txt").read_text().split()[:100]
     return str(linked(tiny, job.runs / name, STL_LIKE if name == "stl-like" else {wnid: (wnid,) for wnid in wnids}))

@@ -44,7 +44,7 @@ class KerJEPAOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exponent is not None and self.discrepancy == "mmd":
-            raise ValueError("exponent is read by discrepancy stein; the mmd to a Gaussian has the Gaussian kernel")
+            raise ValueError("exponent is read only with discrepancy stein; the mmd has the Gaussian kernel")
 
 
 class KerJEPALoss(TermsLoss):
