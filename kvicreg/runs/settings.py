@@ -46,7 +46,7 @@ class ModelOptions(Options):
     projector: ProjectorOptions = field(default_factory=ProjectorOptions)
     init: str | None = option(
         None,
-        "Weights to start from: a run folder, zoo:NAME, or a file of anybody's, safetensors or a torch state dict.",
+        "Weights to start from: a run folder, zoo:NAME, or a file of anybody's, safetensors or of torch.",
     )
     pretrained: bool = option(False, "Start from the weights that the encoder's library has published.")
     normalize: str | None = option(
