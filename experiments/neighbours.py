@@ -29,7 +29,7 @@ def _form(kernel: str, spectrum: str, bandwidth: str, weights: tuple[float, ...]
 
 MMD, STEIN = ({"method": "kerjepa", "discrepancy": discrepancy} for discrepancy in ("mmd", "stein"))
 WHITE = {"method": "w-mse", "projector_outputs": 64}  # whitening needs more images in a batch than outputs
-EQUAL = {"epochs": 3, "batch_size": 128}
+EQUAL, SHARED = {"epochs": 3, "batch_size": 128}, {"spectrum": "shared"}
 PHOTOGRAPHS: dict[str, Any] = {
     "images": None, "holdout": 1_500, "image_size": 64, "views": "small", "encoder": "small-cnn", "width": 0.5,
     "epochs": 15, "projector_hidden": 1024, "projector_outputs": 1024, "workers": 0,
@@ -81,11 +81,11 @@ TOPICS: dict[Topic, Variants] = {
     },
     "views": {
         "2 views": {},
-        "4 views, half of the epochs and of the batch": {"views_per_image": 4, **EQUAL},
-        "2 views, 4 smaller crops": {"local_crops": 4, "epochs": 4, "batch_size": 168},
+        "4 views, half of the epochs and of the batch": {"views_per_image": 4, **SHARED, **EQUAL},
+        "2 views, 4 smaller crops": {"local_crops": 4, **SHARED, "epochs": 4, "batch_size": 168},
         "4 views, a spectrum for each": {"views_per_image": 4, "spectrum": "per-view", **EQUAL},
         "1,000 images, 2 views": {"images": 1_000, "epochs": 60},
-        "1,000 images, 4 views": {"images": 1_000, "views_per_image": 4, "epochs": 30, "batch_size": 128},
+        "1,000 images, 4 views": {"images": 1_000, "views_per_image": 4, **SHARED, "epochs": 30, "batch_size": 128},
     },
 }
 """What is compared, by the name of its line: the settings on top of the budget's."""

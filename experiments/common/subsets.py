@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from experiments.common.job import Job
@@ -26,6 +27,7 @@ STAND_INS = ("tiny-imagenet-100", "stl-like")
 """The first hundred classes of TinyImageNet, at 64 pixels; and those above."""
 
 
+@cache
 def stand_in(job: Job, name: str | None) -> str | None:
     """What `load` takes for a name: a data set's own, the folder of a stand-in, or None where it can't be made."""
     tiny = data_root(job.root) / "tiny-imagenet"

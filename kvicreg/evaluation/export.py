@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from kvicreg.evaluation.handover import export_hf, export_timm
 from kvicreg.models import PretrainedEncoder
-from kvicreg.runs import RunFolder
+from kvicreg.runs import RunFolder, load_encoder
 from kvicreg.storage import replacing
 
 Format = Literal["onnx", "torch", "timm", "hf"]
@@ -44,7 +44,7 @@ def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *,
     """Write the run's encoder, batch size free, and compare it on batches of 1, 2 and 5 random images.
 
     Args:
-        run: the run folder.
+        run: the run folder, or zoo:NAME.
         format: "onnx", "torch" (a torch.export program), or a folder that "timm" or "hf" (transformers) loads; images
             for these two are normalized by the mean and deviation that lie beside the weights.
         out: file or folder to write; unless given, one in the run folder.
@@ -52,10 +52,9 @@ def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *,
     """
     if format not in get_args(Format):
         raise ValueError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
-    folder = RunFolder.open(run)
-    encoder = folder.encoder(projector=projector)
+    out = Path(out) if out is not None else RunFolder.open(run).export_path(format)
+    encoder = load_encoder(run, projector=projector)
     model = Deployed(encoder).eval()
-    out = Path(out) if out is not None else folder.export_path(format)
     shape = (encoder.mean.shape[1], encoder.image_size, encoder.image_size)
     if format in ("timm", "hf"):
         if projector:

@@ -18,6 +18,7 @@ from kvicreg.runs import load_encoder
 from kvicreg.runs.encoder import describe_encoder
 from kvicreg.runs.settings import ModelOptions
 from kvicreg.runs.start import fill_with_start, start_normalization
+from kvicreg.runs.zoo import is_of_zoo
 
 __all__ = ["PIXELS", "open_encoder", "weights_key"]
 
@@ -31,7 +32,8 @@ def open_encoder(
     """A run's encoder; "pixels", the image itself at 16 x 16; or an encoder by name with weights of others.
 
     Args:
-        name: a run folder, a file of its encoder, a checkpoint, "pixels", or such as "timm:NAME" and "hf:NAME".
+        name: a run folder, a file of its encoder, a checkpoint, zoo:NAME, "pixels", or such as "timm:NAME",
+            "hf:NAME".
         weights: file of the weights of an encoder by name; by default its published ones, which are downloaded.
         image_size: side of the images that an encoder by name takes.
         device: cpu, cuda, or auto.
@@ -42,7 +44,7 @@ def open_encoder(
     """
     if str(name) == PIXELS:
         encoder = _pixels()
-    elif Path(name).exists():
+    elif is_of_zoo(name) or Path(name).exists():
         encoder = load_encoder(name)
     elif str(name).partition(":")[0] in ENCODERS.load():
         encoder = _by_name(str(name), weights, image_size)

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from kvicreg import kernels
@@ -23,7 +22,7 @@ from kvicreg.operators.bandwidth import advance
 from kvicreg.operators.build import Embedded, unit_operators
 from kvicreg.options import Options
 
-__all__ = ["SpectralLoss", "shares"]
+__all__ = ["SpectralLoss"]
 
 
 class SpectralLoss(TermsLoss):
@@ -78,9 +77,3 @@ class SpectralLoss(TermsLoss):
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value:g}" for name, value in self.options.flat().items())
-
-
-def shares(operator: CovarianceOperator) -> Tensor:
-    """Eigenvalues over their sum, which is 1 already unless features are approximate."""
-    values = operator.eigenvalues()
-    return values / operator.trace().unsqueeze(-1).clamp_min(torch.finfo(values.dtype).tiny)

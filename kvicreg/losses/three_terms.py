@@ -43,7 +43,9 @@ class KernelVICRegOptions(Options):
     group_weight: float = option(0.5, "The groups' share of variance and covariance.", at_least=0, at_most=1)
     group_bandwidth: bool = option(False, "The bandwidth of each group on its own.")
     learn_mixture_by: MixtureRule = option("pairs", "What the shares of a learnable mixture follow.")
-    spectrum: Spectrum | None = option(None, "One shared by all views, or one for each, as the paper has it.")
+    spectrum: Spectrum | None = option(
+        None, "One shared by all views, the default of two; or one for each, as in the paper."
+    )
     solver: SolverChoice = option("eigh", "What finds the spectrum: an eigensolver, matrix products, or the fastest.")
 
     def __post_init__(self) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from kvicreg.losses.spectral import SpectralLoss, shares
+from kvicreg.losses.spectral import SpectralLoss
 from kvicreg.options import Options, option
 
 __all__ = ["VNELoss", "VNEOptions", "VNETerms"]
@@ -47,13 +46,7 @@ class VNELoss(SpectralLoss):
     def of_views(self, views: Sequence[Tensor]) -> VNETerms:
         """The terms of views that were checked."""
         both = self.at_unit_length(views)
-        entropy = -_xlogx(shares(both.operator)).sum(-1).mean()
+        entropy = both.operator.effective_rank().log().mean()
         cosine = both.mean(both.cosines())
         total = -self.options.cosine_weight * cosine - self.options.entropy_weight * entropy
         return VNETerms(total, cosine, entropy)
-
-
-def _xlogx(x: Tensor) -> Tensor:
-    """``x log x``; what is round-off of zero has no gradient."""
-    positive = x > torch.finfo(x.dtype).eps
-    return torch.where(positive, x * torch.where(positive, x, 1.0).log(), 0.0)

@@ -58,7 +58,10 @@ class KernelVICRegMethodOptions(KernelMethodOptions, name="kernel-vicreg"):
                 raise ValueError(f"{name} is read only with {other}, which is not given")
 
     def resolved(self, classes: int | None = None) -> KernelVICRegMethodOptions:
-        return replace(self, loss=self.loss.resolved())
+        loss = self.loss
+        if loss.spectrum is None and self.many_views.count > 2:  # one for all would take a block for any two views
+            loss = replace(loss, spectrum="per-view")
+        return replace(self, loss=loss.resolved())
 
     @property
     def label(self) -> str:

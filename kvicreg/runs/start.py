@@ -35,9 +35,8 @@ def check_start(model: ModelOptions) -> None:
 def like_start(settings: Settings) -> Settings:
     """The settings with the encoder of the run that they start from, where they leave it open."""
     model = settings.model
-    if model.init is None or not isinstance(model.encoder, AutoOptions) or model.encoder.given():
-        return settings
-    if not _is_of_a_run(model.init):
+    is_open = isinstance(model.encoder, AutoOptions) and not model.encoder.given()
+    if not is_open or model.init is None or not _is_of_a_run(model.init):
         return settings
     about = StoredEncoder(model.init).description()["architecture"]
     if about["name"] == "custom":

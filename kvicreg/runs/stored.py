@@ -37,7 +37,7 @@ def checkpoint_path(folder: Path, which: Which) -> Path:
 
 def split(path: str | Path) -> tuple[Path, Which | None]:
     """The run folder that a path names, and which of its checkpoints, if it is that of one."""
-    path = located(path)
+    path = Path(path)
     for which in ("last", "best"):
         if path == checkpoint_path(path.parent.parent, which):
             return path.parent.parent, which
@@ -70,7 +70,7 @@ class StoredEncoder:
     """
 
     def __init__(self, path: str | Path, which: Which | None = None) -> None:
-        folder, named = split(path)
+        folder, named = split(located(path))
         which = which or named
         check_path(folder)
         self.checkpoint: Path | None = None

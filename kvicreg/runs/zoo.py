@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-__all__ = ["ZOO", "located", "zoo_names"]
+__all__ = ["ZOO", "is_of_zoo", "located", "zoo_names"]
 
 ZOO = Path(__file__).parents[1] / "zoo"
 """Where they lie: a folder for each, as a run leaves its encoder, with a card."""
@@ -23,9 +23,14 @@ def zoo_names() -> list[str]:
     return sorted(f"{PREFIX}{folder.parent.name}" for folder in ZOO.glob("*/encoder.json"))
 
 
+def is_of_zoo(path: str | Path) -> bool:
+    """Whether a path is the name of such an encoder."""
+    return str(path).startswith(PREFIX)
+
+
 def located(path: str | Path) -> Path:
     """Where something lies on disk: a path as it is, zoo:NAME as the folder of that encoder, whole and unchanged."""
-    if not str(path).startswith(PREFIX):
+    if not is_of_zoo(path):
         return Path(path)
     if str(path) not in zoo_names():
         raise FileNotFoundError(f"there is no encoder {path}; there are {', '.join(zoo_names())}")

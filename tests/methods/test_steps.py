@@ -9,6 +9,7 @@ import torch
 from small_methods import NAMES, batch, build, options_of
 from torch import nn
 from torch.nn.functional import cross_entropy, normalize
+from torch.utils.flop_counter import FlopCounterMode
 
 from kvicreg import losses
 from kvicreg.methods import BYOL, DINO, METHODS, MethodOptions, MoCo, SimSiam, Supervised, SwAV
@@ -225,6 +226,23 @@ def test_defaults_are_written_out_before_training():
     assert METHODS.find("dino").of(local_crops=2).views_seen.local_crop_area == 0.4
     assert METHODS.find("simclr").of().views_seen == ManyViews()
     assert METHODS.find("dino").of(local_crops=2, views_per_image=3).views_seen.count == 5
+
+
+def products_of(views: int, **settings) -> int:
+    """Multiplications in matrix products of one step of the loss, as it is trained with so many views."""
+    options = METHODS.find("kernel-vicreg").of(views_per_image=views, **settings).resolved()
+    loss = options.build(SmallCNN(width=0.25), Projector(128, 16, 8)).loss
+    z = torch.randn(views, 128, 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    with FlopCounterMode(display=False) as counter:
+        loss(*z).backward()
+    return counter.get_total_flops()
+
+
+def test_the_cost_of_many_views_is_linear_in_their_number_unless_one_spectrum_is_asked_for():
+    each, one = ([products_of(views, spectrum=name) for views in (2, 4, 8)] for name in ("per-view", "shared"))
+    assert [products_of(views) for views in (2, 4, 8)] == [one[0], each[1], each[2]]
+    assert each[2] == pytest.approx(4 * each[0], rel=0.2)
+    assert one[2] > 8 * one[0]
 
 
 @pytest.mark.parametrize("name", ["lejepa", "visreg"])

@@ -11,8 +11,14 @@ from safetensors.torch import load_file
 
 from experiments.zoo import digits
 from kvicreg import load_encoder
+from kvicreg.cli import main
+from kvicreg.evaluation.evaluate import evaluate
+from kvicreg.evaluation.export import export
+from kvicreg.explore.encoders import open_encoder
+from kvicreg.report.read import read_run
 from kvicreg.runs import Settings, zoo
 from kvicreg.runs.zoo import ZOO, zoo_names
+from kvicreg.training.replay import replay
 from kvicreg.training.run import train
 
 
@@ -35,6 +41,22 @@ def test_training_starts_from_one_and_takes_its_encoder(tmp_path, capsys):
     assert "Starts from zoo:mnist: " in capsys.readouterr().out
     published = load_encoder("zoo:mnist").encoder.state_dict()
     assert all(torch.equal(value, published[key]) for key, value in trained.items())
+
+
+@pytest.mark.parametrize("command", [evaluate, read_run, replay, export])
+def test_what_comes_with_the_package_is_never_written_to(command):
+    with pytest.raises(ValueError, match="zoo:mnist comes with kvicreg and is only read.*--init zoo:mnist"):
+        command("zoo:mnist")
+
+
+def test_resuming_one_is_refused(capsys):
+    assert main(["train", "--resume", "zoo:mnist"]) == 1
+    assert "zoo:mnist comes with kvicreg" in capsys.readouterr().err
+
+
+def test_it_is_exported_and_looked_at_like_a_run(tmp_path):
+    assert export("zoo:mnist", "torch", tmp_path / "digits.pt2").error < 1e-4
+    assert open_encoder("zoo:mnist").feature_dim == load_encoder("zoo:mnist").feature_dim
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are():
