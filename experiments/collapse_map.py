@@ -33,7 +33,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 PLANES: dict[str, dict[str, tuple[str, Sequence[float], str, Sequence[float]]]] = {
     "smoke": {
-        "A": ("batch size", (16, 64), "learning rate", (1e-3, 1e-2)),
+        "A": ("batch size", (64,), "learning rate", (1e-3, 1e-2)),
         "B": ("projector width", (16,), "variance weight", (0.01, 1)),
     },
     "small": {

@@ -89,8 +89,8 @@ class Compute(Experiment, name="compute"):
     def table(self, result: Result) -> str:
         parts = result.opening()
         if result.trained:
-            counts = (f"{epochs} epochs {len(tables.groups(same, 'seed'))}" for epochs, same in by_epochs(result))
-            parts += [f"Seeds: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
+            counts = (f"{len(tables.groups(same, 'seed'))} of {epochs}" for epochs, same in by_epochs(result))
+            parts += [f"Seeds and epochs: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
             parts += [
                 "### Above VICReg as published, in points\n",
                 differences_table(result.about["above_vicreg"], ("epochs",)),
@@ -135,7 +135,7 @@ def scores_table(result: Result) -> str:
     for name, same in tables.groups((row for row in result.rows if row["method"] in CONTROLS), "method").items():
         lines.append([name, f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}"])
         lines[-1] += [""] * (len(budgets) - 1)
-    return tables.markdown(["linear probe / 20-NN", *(f"{epochs} epochs" for epochs in budgets)], lines)
+    return tables.markdown(["linear probe / 20-NN", *(f"epochs: {epochs}" for epochs in budgets)], lines)
 
 
 def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -134,13 +134,18 @@ def identity_of(row: Row) -> str:
 
     Which precision was quick on that machine is left out.
     """
-    settings = dict(row["config"])
+    return _digest(row["method"], row["on"], json.dumps(row["config"], sort_keys=True))
+
+
+@cache
+def _digest(method: str | None, on: str, config: str) -> str:
+    settings = json.loads(config)
     more = {name: settings.pop(name, None) for name in ("probe_images_of_cell", "target", "variant")}
     whole = identity(settings)
-    if row["method"] in UNTRAINED:
-        whole = {name: whole.get(name) for name in UNTRAINED[row["method"]]} | {"control": row["method"]}
+    if method in UNTRAINED:
+        whole = {name: whole.get(name) for name in UNTRAINED[method]} | {"control": method}
     whole.pop("precision", None)
-    return hashlib.sha256(json.dumps([whole, more, row["on"]], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps([whole, more, on], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def is_row_of(cell: Cell, row: Row) -> bool:

@@ -123,6 +123,6 @@ def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
     for (name, score), same in of.items():
         here = {place: group[0] for place, group in tables.groups(same, *at).items()}
         lines.append([name, tables.SCORES[score], *(text(here.get(place)) for place in places)])
-    heading = [", ".join(map(str, place)) if isinstance(place, tuple) else f"{place} {at[0]}" for place in places]
+    heading = [", ".join(map(str, place)) if isinstance(place, tuple) else f"{at[0]}: {place}" for place in places]
     note = "95 % intervals by bootstrap over seeds and images; *: other than zero at 5 % after Holm's correction."
     return f"{tables.markdown(['', 'score', *heading], lines)}\n\n{note}"

@@ -41,6 +41,7 @@ class ViewConfig(Options):
     translation: float = option(0.0, "Shift along each axis, drawn from -+ this part of a side.", at_least=0, at_most=1)
     zoom: float = option(0.0, "Zoom drawn from 1 -+ this.", at_least=0, at_most=0.9)
     shear: float = option(0.0, "Shear drawn from -+ this many degrees.", at_least=0, at_most=60)
+    elastic: float = option(0.0, "Bending: shifts here and there, -+ this part of a side.", at_least=0, at_most=0.5)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,7 +56,7 @@ class ViewConfig(Options):
     @property
     def affine(self) -> bool:
         """Whether the image may be moved so that the view shows what lies beyond its border."""
-        return max(self.rotation, self.translation, self.zoom, self.shear) > 0
+        return max(self.rotation, self.translation, self.zoom, self.shear, self.elastic) > 0
 
 
 _NATURAL = ViewConfig(

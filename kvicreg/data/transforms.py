@@ -58,14 +58,18 @@ def compose(outer: Tensor, inner: Tensor) -> Tensor:
     return product
 
 
-def sample(images: Tensor, maps: Tensor, size: int, padding: str) -> Tensor:
-    """Bilinear images (b, c, size, size), float32, read at `maps` (b, 2, 3) from images of uint8 or float32."""
+def sample(images: Tensor, maps: Tensor, size: int, padding: str, bend: Tensor | None = None) -> Tensor:
+    """Bilinear images (b, c, size, size), float32, read at `maps` (b, 2, 3) from images of uint8 or float32.
+
+    Args:
+        bend: shifts (b, 2, k, k) at a lattice of points over the result, smooth in between; 2 is a side of the image.
+    """
     part = max(1, _AT_ONCE // max(1, images[0].numel())) if len(images) else 1
     if len(images) > part:  # large ones: as floats they would take more room than what is read from them
         out = images.new_empty(len(images), images.shape[1], size, size, dtype=torch.float32)
         for start in range(0, len(images), part):
             rows = slice(start, start + part)
-            out[rows] = sample(images[rows], maps[rows], size, padding)
+            out[rows] = sample(images[rows], maps[rows], size, padding, None if bend is None else bend[rows])
         return out
     images = images.float()
     # the grid is built by broadcasting: affine_grid's product with 3-vectors is several times slower on a CPU
@@ -75,6 +79,9 @@ def sample(images: Tensor, maps: Tensor, size: int, padding: str) -> Tensor:
     along_y = maps[:, :, 1, None] * axis
     torch.add(along_x[:, 0, None, :], along_y[:, 0, :, None], out=grid[..., 0])
     torch.add(along_x[:, 1, None, :], along_y[:, 1, :, None], out=grid[..., 1])
+    if bend is not None:
+        shifts = torch.nn.functional.interpolate(bend, (size, size), mode="bicubic", align_corners=False)
+        grid += shifts.permute(0, 2, 3, 1)
     return torch.nn.functional.grid_sample(images, grid, padding_mode=padding, align_corners=False)
 
 

@@ -32,13 +32,14 @@ _PARAMETERS = (
     "area", "ratio", "left", "top", "flip", "jitter", "brightness", "contrast", "saturation", "hue",
     "grayscale", "blur", "sigma", "solarize", "angle", "shift_x", "shift_y", "scale", "shear",
 )  # fmt: skip
+_LATTICE = 4  # points along a side at which a bent image is shifted
 Numbers = dict[str, Tensor]  # of each parameter, (b,): uniform on [0, 1) or on [-1, 1)
 
 
 class Views:
     """Turns images into normalised random views, and into the plain images that evaluation uses.
 
-    Crop, flip and affine are one bilinear reading of the image; brightness, contrast, saturation, hue and
+    Crop, flip, affine and bending are one bilinear reading of the image; brightness, contrast, saturation, hue and
     grayscale are one colour matrix per sample; blur, clamping to [0, 1], solarize and normalisation follow.
     Values are clamped once, at the end of the colour operations.
 
@@ -97,11 +98,13 @@ class Views:
         samples = samples.to(images.device, non_blocking=True)
         if samples.shape != images.shape[:1]:
             raise ValueError(f"samples: expected {len(images)} indices, got shape {tuple(samples.shape)}")
-        numbers = uniform(samples, len(_PARAMETERS), seed=seed, epoch=epoch, view=view)
-        chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
-        signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
+        lattice = 2 * _LATTICE**2 if self.config.elastic else 0
+        numbers = uniform(samples, len(_PARAMETERS) + lattice, seed=seed, epoch=epoch, view=view)
+        chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=False))
+        signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=False))
+        bend = (2 * numbers[:, len(_PARAMETERS) :] - 1).view(-1, 2, _LATTICE, _LATTICE) if lattice else None
         with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
-            x = self._geometry(images, chance, signed)
+            x = self._geometry(images, chance, signed, bend)
             x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
             return self._solarize(self._colour(x, chance, signed), chance)
 
@@ -128,8 +131,8 @@ class Views:
                 f"images: expected uint8 or float (b, {len(self.mean)}, s, s), got {images.dtype} {tuple(images.shape)}"
             )
 
-    def _geometry(self, images: Tensor, u: Numbers, v: Numbers) -> Tensor:
-        """Crop, flip and affine in one float32 reading; beyond the border moved images are black, cropped repeat."""
+    def _geometry(self, images: Tensor, u: Numbers, v: Numbers, bend: Tensor | None) -> Tensor:
+        """Crop, flip, affine and bending in one reading; beyond the border moved images are black, cropped repeat."""
         c = self.config
         if not c.affine and not c.crops and images.shape[2] == self.size:
             return images.to(torch.float32, copy=True)
@@ -146,7 +149,8 @@ class Views:
             c.translation * v["shift_x"],
             c.translation * v["shift_y"],
         )
-        return sample(images, compose(outer, maps) if c.crops else outer, self.size, "zeros")
+        shifts = None if bend is None else 2 * c.elastic * bend
+        return sample(images, compose(outer, maps) if c.crops else outer, self.size, "zeros", shifts)
 
     def _blur(self, x: Tensor, u: Numbers) -> Tensor:
         c = self.config

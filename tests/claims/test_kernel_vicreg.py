@@ -173,7 +173,7 @@ def test_scaled_loss_listens_to_the_shares_of_a_sum():  # claim 7
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_views_with_nothing_in_common_are_at_distance_two_when_scaled(name):  # claim 8
-    x, y = (torch.from_numpy(RNG.normal(size=(2000, 3))) for _ in range(2))
+    x, y = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 800, 3)))
     for scale in (0.5, 2.0):  # of the embeddings, and so of the bandwidth
         for spectrum, most in (("per-view", 2), ("shared", 0.5)):
             terms = KernelVICRegLoss(PAIRS[name][0](), "scaled", spectrum=spectrum).terms(scale * x, scale * y)

@@ -76,6 +76,18 @@ def test_affine_equals_pillow(
     np.testing.assert_allclose(picture(sample(batch(pixels), maps, 24, "zeros")), theirs, atol=0.05)
 
 
+def test_a_bend_that_is_the_same_everywhere_is_a_shift_and_others_are_read_where_they_are(photo: np.ndarray) -> None:
+    still = affine_maps(one(0), one(0), one(1), one(0), one(0))
+    bend = torch.tensor([0.25, -0.5])[None, :, None, None].expand(1, 2, 4, 4)
+    moved = affine_maps(one(0), one(0), one(1), one(-0.125), one(0.25))  # reading to the right moves to the left
+    shifted = sample(batch(photo), moved, 24, "zeros")
+    torch.testing.assert_close(sample(batch(photo), still, 24, "zeros", bend), shifted, atol=0.01, rtol=0)
+    half = torch.where(torch.arange(4) < 2, bend, torch.zeros(()))  # the left half only
+    bent = sample(batch(photo), still, 24, "zeros", half)
+    torch.testing.assert_close(bent[..., :3], shifted[..., :3], atol=0.01, rtol=0)
+    torch.testing.assert_close(bent[..., 21:], batch(photo).float()[..., 21:], atol=0.01, rtol=0)
+
+
 def test_composed_maps_act_one_after_the_other() -> None:
     generator = torch.Generator().manual_seed(0)
     outer, inner = torch.randn(2, 4, 2, 3, generator=generator)

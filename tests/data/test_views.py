@@ -102,6 +102,19 @@ def test_another_address_gives_another_view(images: torch.Tensor, change: dict) 
     assert ((first - second).flatten(1).abs().amax(1) > 1e-3).all()
 
 
+def test_bending_is_drawn_for_each_view_and_leaves_the_other_draws_alone(images: torch.Tensor) -> None:
+    def view_of(elastic: float, view: int = 0) -> torch.Tensor:
+        config = dataclasses.replace(PRESETS["digits"], elastic=elastic)
+        views = Views(config, size=28, mean=(0.1,), std=(0.3,))
+        return views(images[:, :1], torch.arange(len(images)), seed=0, epoch=0, view=view)
+
+    torch.testing.assert_close(view_of(1e-7), view_of(0.0), atol=1e-3, rtol=0)
+    bent = view_of(0.05)
+    assert not torch.allclose(bent, view_of(0.0), atol=0.1)
+    assert not torch.allclose(bent, view_of(0.05, view=1), atol=0.1)
+    assert torch.equal(bent, view_of(0.05))
+
+
 def test_the_images_are_not_touched(images: torch.Tensor) -> None:
     before = images.clone()
     make(NATURAL)(images, torch.arange(16), seed=0, epoch=0, view=0)

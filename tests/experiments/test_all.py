@@ -18,7 +18,7 @@ from experiments.common.subsets import STAND_INS
 from experiments.paper_tables import Table1, Table2, Table3, beside_the_paper
 from kvicreg.data import load
 
-PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-mnist",
+PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-cifar10",
             "defaults-vs-vicreg", "defaults-vs-vicreg-grids", "bench-loss/latency", "bench-loss/memory",
             "theory-non-collapse", "pull", "selection/selection", "fairness/fairness")  # fmt: skip
 TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",

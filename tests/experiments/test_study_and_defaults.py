@@ -50,7 +50,7 @@ def test_the_study_then_the_defaults(tmp_path):
 
     written["chosen"]["vicreg"]["settings"] = {"invariance_weight": 7.0}
     (tmp_path / "study.json").write_text(json.dumps(written))
-    findings = DefaultsVsVICReg(("mnist",), "mnist").run(job).about["findings"]
+    findings = DefaultsVsVICReg(("mnist",), "").run(job).about["findings"]
     written = json.loads((tmp_path / "defaults-vs-vicreg.json").read_text())
     assert written["findings"] == findings
     assert findings["rival"] == "vicreg, tuned"
