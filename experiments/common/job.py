@@ -110,7 +110,7 @@ class Job:
             try:
                 load(data, "train", root=self.root)
             except (ValueError, OSError) as error:
-                self.absent[data] = str(error)
+                self.absent[data] = f"{Path(data).name} was not at hand"
                 self.say(f"Left out: {error}")
         return data not in self.absent
 
