@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from kvicreg.evaluation import embed as embed_module
 from kvicreg.evaluation.embed import embed
 from kvicreg.models import build_encoder
 from kvicreg.runs import load_encoder, save_encoder
@@ -53,6 +54,15 @@ def test_npz_holds_features_and_paths(run, photos, tmp_path):
         np.testing.assert_allclose(file["embeddings"], expected(run, photos), rtol=1e-4, atol=1e-5)
         assert [p.split("/")[-1] for p in file["paths"]] == [f"{i}.png" for i in range(7)]
     assert {p.name for p in tmp_path.iterdir()} == {"run", "photos", "e.npz"}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_images_are_read_by_as_many_processes_as_asked_for(run, photos, tmp_path, workers, monkeypatch):
+    seen = []
+    stream = embed_module.stream_features
+    monkeypatch.setattr(embed_module, "stream_features", lambda *a, **k: seen.append(k["workers"]) or stream(*a, **k))
+    embed(run, photos, tmp_path / "e.npz", workers=workers)
+    assert seen == [workers]
 
 
 def test_csv_and_parquet_hold_the_same_rows(run, photos, tmp_path):

@@ -31,6 +31,7 @@ def test_onnx_gives_the_encoders_features_of_real_images_for_any_batch(run, imag
         expected = encoder(encoder.preprocess(images)).numpy()
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
     assert written.error < 1e-4
+    assert [path.name for path in run.glob("*onnx*")] == [written.path.name], "the weights are in the file"
 
 
 def test_the_torch_program_gives_the_encoders_features(run, images):

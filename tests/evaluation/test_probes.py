@@ -82,6 +82,12 @@ def test_regularisation_is_chosen_on_train_and_told(digits):
     assert shuffled.settings["C"] == chosen.settings["C"], "test labels may not matter for the choice"
 
 
+def test_two_classes_are_enough_to_choose_by(digits):
+    _, train_y, _, test_y = digits
+    two = (rows[labels < 2] for rows, labels in zip(digits, (train_y, train_y, test_y, test_y), strict=True))
+    assert linear_probe(*two).settings["C_chosen_on"].endswith("held-out train images")
+
+
 def test_knn_equals_scikit_learns_weighted_cosine_neighbours(digits):
     train_x, train_y, test_x, _ = digits
     ours = knn(*digits, k=7, temperature=0.07)

@@ -105,6 +105,8 @@ def test_the_plan_has_the_parts_that_come(runs, printed):
     parts = {line.split(" ...")[0] for line in printed[1 : begins[1]]} - {"diagnostics"}
     assert set(parts_of(session)) == parts
     assert parts_of(session)["robustness: encoder"].units == 20 * PASSES
+    shared = {name for name, part in parts_of(session).items() if part.is_shared}
+    assert shared == {name for name in parts if name.endswith(("raw pixels", "random encoder"))}
 
 
 def test_time_left_goes_by_the_speed_so_far_and_counts_later_runs(monkeypatch):

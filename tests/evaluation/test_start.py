@@ -67,6 +67,7 @@ def test_few_labels_and_fine_tuning_are_measured_for_every_encoder(runs, lines):
     assert "fine_tuning" not in results["subjects"]["raw pixels"]
     against = results["against"]["starting encoder"]
     assert {"linear_probe", "knn", "labels_1_percent", "labels_10_percent", "fine_tuning"} == set(against)
+    assert len(load_scores(runs[0])["starting encoder|fine_tuning"]) == len(load_scores(runs[0])["encoder|knn"])
     scores = [torch.from_numpy(load_scores(runs[0])[f"{who}|knn"]) for who in ("encoder", "starting encoder")]
     assert against["knn"]["low"] == pytest.approx(paired_bootstrap(*scores).low)
     assert "since the weights it started from, the linear probe has moved by" in results["verdict"]

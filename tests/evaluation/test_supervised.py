@@ -34,6 +34,18 @@ def test_training_with_labels_is_repeatable(run, sets):
     assert torch.equal(one, two)
 
 
+def test_few_images_make_twenty_steps_of_an_epoch(run, sets):
+    sizes = []
+    views = training_views(run)
+
+    def counted(images, *rest, **more):
+        sizes.append(len(images))
+        return views(images, *rest, **more)
+
+    train_with_labels(run.encoder(), sets[0].subset(torch.arange(400)), counted, epochs=1)
+    assert sizes == [20] * 20
+
+
 def test_the_random_control_has_the_architecture_but_other_weights(run):
     encoder = run.encoder()
     fresh = random_encoder(encoder, seed=1)

@@ -11,8 +11,8 @@ import time
 
 import pytest
 import torch
+from poisoned import Poisoned
 from safetensors.torch import load_file
-from torch import nn
 
 from kvicreg.cli import main
 from kvicreg.operators import eigenvalues as solver
@@ -20,25 +20,6 @@ from kvicreg.storage import working_on
 from kvicreg.training import train
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.replay import replay
-
-
-class Poisoned(nn.Module):
-    """A small encoder that fails in a chosen way at a chosen call of its training mode."""
-
-    feature_dim = 8
-
-    def __init__(self, calls: int, fail) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = nn.Flatten(), nn.Linear(256, 8)
-        self.calls, self.fail = calls, fail
-
-    def forward(self, x):
-        if self.training:
-            self.calls -= 1
-            if self.calls == 0:
-                return self.fail(self.second(self.first(x)))
-        return self.second(self.first(x))
 
 
 def weights(folder):
@@ -90,6 +71,7 @@ def test_replay_finds_the_gradient_that_spoilt_the_weights(tiny_config, tiny_dat
     assert found["gradient"]["batch"] == (1 if when == 2 else 2)
     assert not list((tmp_path / "run" / "checkpoints").iterdir()), "broken weights are not kept"
     assert any("second" in name for name in found["gradient"]["weights"])
+    assert any("second" in name for name in found["after"] if when == 4) == (when == 4)
 
 
 def test_replay_without_a_fault_says_so(make_run, tmp_path, capsys):

@@ -80,7 +80,8 @@ def test_they_are_evaluated_when_given_again(settings, tiny_data, tmp_path):
     options = Options(robustness_images=0, map_images=0)
     results = evaluate(folder, options, data=tiny_data)
     assert results["data"]["train_images"] + results["data"]["test_images"] == 96
-    assert evaluate(folder, options, data=tiny_data, test=tiny_data.subset(range(30)))["data"]["test_images"] == 30
+    given = evaluate(folder, options, data=tiny_data, test=tiny_data.subset(range(30)))["data"]
+    assert (given["test_images"], given["adaptation"]) == (30, "as they are")
     with pytest.raises(ValueError, match="other images"):
         evaluate(folder, options, data=tiny_data.subset(range(90)))
 
