@@ -13,6 +13,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from packaging.version import InvalidVersion
 from rich.console import Console
 from torch import nn
 
@@ -160,7 +161,7 @@ def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoi
         trainer.fit(module, ckpt_path=checkpoint)
     except NotFiniteViews as error:
         raise NotFinite(guard.sentence or str(error)) from error
-    except (LookupError, AttributeError, TypeError, RuntimeError) as error:
+    except (LookupError, AttributeError, TypeError, RuntimeError, InvalidVersion) as error:
         if checkpoint is None or guard.started or is_out_of_memory(error) or is_lost_process(error):
             raise
         reason = " ".join(str(error).split())[:200]

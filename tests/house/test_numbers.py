@@ -31,7 +31,7 @@ def rows(file, **where):
     return [
         row
         for row in table(file)["rows"]
-        if all(row.get(name, row["config"].get(name)) == value for name, value in where.items())
+        if all(row.get(name, row["config"].get(name, "")) == value for name, value in where.items())
     ]
 
 
@@ -60,7 +60,13 @@ def above_frozen(data, key="probe"):
     return mean("own-images", key, data=data, name="adapted, kernel-vicreg") - frozen
 
 
+def photographs(name, score="linear_probe"):
+    """What an encoder of the plain command on photographs reaches, in percent."""
+    return table("bench-photographs")["encoders"][name][score][0]
+
+
 LANGUAGE = {
+    "photographs": photographs,
     "above_frozen": above_frozen,
     "rows": rows,
     "mean": mean,
@@ -69,6 +75,7 @@ LANGUAGE = {
     "min": min,
     "max": max,
     "len": len,
+    "sum": sum,
 }
 CLAIMS = [
     pytest.param(page, match.start(), *item.split(" = ", 1), id=f"{page.name}: {item}")

@@ -128,7 +128,7 @@ def test_evaluation_waits_for_nobody_and_tells_who_works_there(make_run, tmp_pat
     assert f"is in use by kvicreg evaluate, process {os.getpid()}" in done.stderr
 
 
-@pytest.mark.parametrize("damage", ["cut", "zeros", "other", "list", "type", "shape"])
+@pytest.mark.parametrize("damage", ["cut", "zeros", "other", "list", "type", "shape", "version"])
 def test_a_damaged_checkpoint_is_named(tiny_config, tiny_data, tmp_path, damage):
     train(tiny_config.replace(epochs=1), data=tiny_data, quiet=True)
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
@@ -137,9 +137,10 @@ def test_a_damaged_checkpoint_is_named(tiny_config, tiny_data, tmp_path, damage)
         last.write_bytes(content[: len(content) // 2])
     elif damage == "zeros":
         last.write_bytes(bytes(len(content)))
-    elif damage in ("type", "shape"):
+    elif damage in ("type", "shape", "version"):
         whole = torch.load(last, weights_only=True)
-        whole["state_dict"] = -1 if damage == "type" else dict.fromkeys(whole["state_dict"], torch.ones(7))
+        wrong = {"type": -1, "shape": dict.fromkeys(whole["state_dict"], torch.ones(7)), "version": "-1"}
+        whole["pytorch-lightning_version" if damage == "version" else "state_dict"] = wrong[damage]
         torch.save(whole, last)
     else:
         torch.save({"weights": torch.ones(2)} if damage == "other" else [1, 2], last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ from kvicreg.training.alarm import NotFinite
 from kvicreg.training.faults import ProcessWatch, is_lost_process
 from kvicreg.training.guard import StepGuard
 from kvicreg.training.replay import replay
+from kvicreg.training.run import calm_lightning
 
 
 def test_the_guard_stops_a_loss_that_is_not_finite_before_its_gradient(tmp_path, tiny_config):
@@ -98,3 +100,11 @@ def test_points_are_logged_at_the_first_step_and_then_as_often_as_asked_for(tiny
     )
     train(tiny_config.replace(epochs=2, log_every=2), data=tiny_data, quiet=True)
     assert steps == [1, 2, 4, 6]
+
+
+def test_lightnings_advice_is_not_printed():
+    names = ("lightning.pytorch", "lightning.fabric", "lightning")
+    for name in names:
+        logging.getLogger(name).setLevel(logging.INFO)
+    calm_lightning()
+    assert not any(logging.getLogger(name).isEnabledFor(logging.INFO) for name in names)
