@@ -134,6 +134,7 @@ def leave_out_slow_tests(work: Path) -> None:
 def meet(work: Path, folder: str, tests: list[str]) -> None:
     """Run these tests with each fault that has survived; what one of them notices is killed, the rest stays."""
     shutil.copytree(ROOT / "tests", work / "mutants" / "tests", dirs_exist_ok=True)
+    shutil.copyfile(ROOT / "pyproject.toml", work / "mutants" / "pyproject.toml")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(work / "mutants")}
     survivors = [name for name, verdict in read_verdicts(work, folder).items() if verdict in (SURVIVED, NO_TESTS)]
