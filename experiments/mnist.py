@@ -45,7 +45,7 @@ class Mnist(Experiment, name="mnist"):
         shared: dict[str, Any] = {} if job.budget == "smoke" else {"base": "mnist", "holdout": HELD_OUT}
         if self.epochs or job.budget == "small":
             shared |= {"epochs": self.epochs or EPOCHS}
-        models = {kernel: {"kernel": kernel} for kernel in KERNELS}
+        models: dict[str, dict[str, Any]] = {kernel: {"kernel": kernel} for kernel in KERNELS}
         models |= {PUBLISHED: {"method": "vicreg"}, "supervised": {"method": "supervised"}}
         models |= {BENT: {"kernel": "rbf", "elastic": 0.08}} if BENT in self.names else {}
         if unknown := set(self.names) - set(models):
