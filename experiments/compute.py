@@ -15,6 +15,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from matplotlib.ticker import LogLocator
+
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
 from experiments.common.correct import differences, differences_table, gather_correct
 from experiments.common.drawing import GREY, legend, look, panels
@@ -82,7 +84,7 @@ class Compute(Experiment, name="compute"):
         return row | {"core_seconds": json.loads(path.read_text()) if path.is_file() else None}
 
     def about(self, result: Result) -> dict[str, Any]:
-        stored = gather_correct(result.job, self.stem, result.cells)
+        stored = gather_correct(result.job, self.stem, result.finished)
         above = differences(result.cells, stored, RIVAL, ("epochs",))
         return {"above_vicreg": above, "core_seconds_per_image": costs(result.trained)}
 
@@ -144,24 +146,45 @@ def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:
 
 
 def draw(result: Result, path: Path) -> None:
-    """Linear probe over images seen, and over core-seconds."""
+    """Linear probe over images seen and over core-seconds, and what is above VICReg at each budget."""
     cost, controls = costs(result.trained), tables.groups(result.rows, "method")
     title = "Accuracy against compute, all of CIFAR-10"
-    detail = "Linear probe on the test set, %, mean over seeds; every point is a run with a schedule of its own."
-    with panels(path, (13, 6.2), title, detail, 2, sharey=True) as ((images, seconds),):
+    detail = "Linear probe on the test set, mean over seeds; every point is a run with a schedule of its own."
+    with panels(path, (16, 6.2), title, detail, 3) as ((images, seconds, above),):
         for name, same in tables.groups(result.trained, "name").items():
             of = sorted(tables.groups(same, "epochs").items())
             score = [100 * tables.average(rows) for _, rows in of]
             seen = [mean(map(images_seen, rows)) for _, rows in of]
-            style = look(name) | {"linestyle": "--" if "per view" in name or "tuned" in name else "-", "label": name}
-            images.plot(seen, score, **style)
+            images.plot(seen, score, **line(name))
             if name in cost:
-                seconds.plot([cost[name] * count for count in seen], score, **style)
+                seconds.plot([cost[name] * count for count in seen], score, **line(name))
         for axes, label in ((images, "images seen"), (seconds, "core-seconds of training")):
             for dash, name in zip((":", "-."), CONTROLS, strict=True):
                 if name in controls:
                     axes.axhline(100 * tables.average(controls[name]), color=GREY, linestyle=dash, lw=1, label=name)
-            axes.set(xscale="log", xlabel=label)
+            axes.set(xscale="log", xlabel=label, ylabel="linear probe, %")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.xaxis.set_minor_formatter("")
             axes.grid(alpha=0.25)
-        images.set_ylabel("linear probe, %")
+        draw_above(result, above)
         legend((images,), ncols=5)
+
+
+def draw_above(result: Result, axes: Any) -> None:
+    """What each method without labels has above VICReg, with its interval."""
+    rows = [r for r in result.about["above_vicreg"] if r["score"] == "probe" and r["name"] != "supervised"]
+    budgets = sorted({row["epochs"] for row in rows})
+    for number, (name, same) in enumerate(tables.groups(rows, "name").items()):
+        x = [budgets.index(row["epochs"]) + 0.06 * (number - 4) for row in same]
+        ends = [[row["points"] - row["low"] for row in same], [row["high"] - row["points"] for row in same]]
+        axes.errorbar(x, [row["points"] for row in same], yerr=ends, capsize=2, markersize=5, **line(name))
+    axes.axhline(0, color=GREY, lw=1)
+    axes.set_xticks(range(len(budgets)), map(str, budgets))
+    axes.set(xlabel="epochs", ylabel="points above VICReg as published, 95 %")
+    axes.grid(axis="y", alpha=0.25)
+
+
+def line(name: str) -> dict[str, Any]:
+    """How a method is drawn: what is a form or a tuning of another is dashed."""
+    return look(name) | {"linestyle": "--" if "per view" in name or "tuned" in name else "-", "label": name}

@@ -43,7 +43,7 @@ class SmallData(Experiment, name="small-data"):
         ]
 
     def about(self, result: Result) -> dict[str, Any]:
-        stored = gather_correct(result.job, self.stem, result.cells)
+        stored = gather_correct(result.job, self.stem, result.finished)
         return {"above_vicreg": differences(result.cells, stored, RIVAL, ("data", "images"))}
 
     def table(self, result: Result) -> str:

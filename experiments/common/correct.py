@@ -14,6 +14,7 @@ from experiments.common.cells import Cell, Row
 from experiments.common.job import Job
 from kvicreg.storage import write_atomically
 
+SCORES = ("probe", "knn")
 Correct = Mapping[str, np.ndarray]
 """By name, for each scored image whether it was right: bool (m,)."""
 
@@ -76,14 +77,23 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def gather_correct(job: Job, stem: str, cells: Sequence[Cell]) -> dict[str, np.ndarray]:
-    """All that a table's cells got right, by identity and score, of this and earlier sittings."""
+    """All that finished cells of a table got right, by cell and score, of this and earlier sittings."""
     path = job.out / f"{stem}-correct.npz"
-    stored = read_correct(path)
+    earlier, stored = read_correct(path), {}
     for cell in cells:
         correct = read_correct((job.runs / cell.result).with_suffix(".npz"))
-        stored |= {f"{cell.identity} {score}": right for score, right in correct.items()}
+        for score in SCORES:
+            key = _key(cell, score)
+            if score in correct or key in earlier:
+                stored[key] = correct[score] if score in correct else earlier[key]
     store_correct(path, stored)
     return stored
+
+
+def _key(cell: Cell, score: str) -> str:
+    """A cell as its table names it, which stays when settings are added, and a score."""
+    labels = ", ".join(str(value) for value in cell.labels.values())
+    return f"{cell.settings.data.short_name}, {labels}, seed {cell.settings.engine.seed}: {score}"
 
 
 def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequence[str]) -> list[Row]:
@@ -91,19 +101,23 @@ def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequenc
 
     p-values are corrected for all comparisons by the same score.
     """
-    of: dict[tuple[str, ...], dict[int, str]] = {}
+    of: dict[tuple[str, ...], dict[int, Cell]] = {}
     for cell in cells:
         place = {"data": cell.settings.data.short_name, **cell.labels}
         key = (cell.labels["name"], *(place[column] for column in at))
-        of.setdefault(key, {})[cell.settings.engine.seed] = cell.identity
+        of.setdefault(key, {})[cell.settings.engine.seed] = cell
     rows: list[Row] = []
-    for score in ("probe", "knn"):
+    for score in SCORES:
         here: list[Row] = []
         for (name, *values), seeds in of.items():
             beside = of.get((rival, *values), {})
-            both = [s for s in seeds if f"{seeds[s]} {score}" in correct and f"{beside.get(s)} {score}" in correct]
+            ours, theirs = (
+                {seed: correct[_key(cell, score)] for seed, cell in some.items() if _key(cell, score) in correct}
+                for some in (seeds, beside)
+            )
+            both = sorted(ours.keys() & theirs.keys())
             if name != rival and both:
-                pair = ([correct[f"{one[s]} {score}"] for s in both] for one in (seeds, beside))
+                pair = ([right[seed] for seed in both] for right in (ours, theirs))
                 labels = {"name": name, **dict(zip(at, values, strict=True)), "score": score, "seeds": len(both)}
                 here.append(labels | hierarchical_difference(*pair)._asdict())
         corrected = holm({str(number): row["p_value"] for number, row in enumerate(here)})

@@ -54,6 +54,12 @@ class Result:
         """The rows that are not of controls, and have scores."""
         return [row for row in self.rows if row["method"] not in UNTRAINED and "failed" not in row]
 
+    @property
+    def finished(self) -> list[Cell]:
+        """The cells that have such a row."""
+        done = {identity_of(row) for row in self.trained}
+        return [cell for cell in self.cells if cell.identity in done]
+
     def unfinished(self) -> list[str]:
         """A sentence while some runs are still to come, else none."""
         done = sum(row["method"] not in UNTRAINED for row in self.rows)

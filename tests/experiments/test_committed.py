@@ -25,6 +25,7 @@ COMMANDS = {
     "figure-rbf": ("figure-rbf", {}, (0,)),
     "collapse-map": ("collapse-map", {}, ()),
     "study": ("study", {}, ()),
+    "compute": ("compute", {}, (0,)),
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
     "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
     "neighbours-spectrum": ("neighbours", {"topic": "spectrum"}, ()),
@@ -36,6 +37,8 @@ COMMANDS = {
     "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
 }
 """File, experiment, its flags and seeds; others are not asked for any more."""
+UNFINISHED = ("compute",)
+"""Tables whose other runs are still to come: nothing new is run."""
 pytestmark = pytest.mark.skipif(not RESULTS.is_dir(), reason="the package without its documents")
 
 
@@ -55,7 +58,7 @@ def job(tmp_path, monkeypatch):
         raise Trained(f"{cell.labels} {cell.config}")
 
     monkeypatch.setattr(Experiment, "measured", measured)
-    for path in RESULTS.glob("*.json"):
+    for path in (*RESULTS.glob("*.json"), *RESULTS.glob("*-correct.npz")):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(Experiment, "figure", lambda *_: None)
     for experiment in load_all().values():
@@ -68,7 +71,7 @@ def test_a_table_is_made_from_its_file_alone(stem, job):
     name, flags, seeds = COMMANDS[stem]
     before = json.loads((RESULTS / f"{stem}.json").read_text())
     rows = before["rows"]
-    if stem == "study":  # not complete: run nothing new
+    if stem in UNFINISHED:
         job = replace(job, only=("nothing",))
     load_all()[name](**flags).run(replace(job, seeds=seeds))
     after = json.loads((job.out / f"{stem}.json").read_text())

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from experiments.common.correct import hierarchical_difference, holm, read_correct, store_correct
+from experiments.common import Job
+from experiments.common.correct import (
+    differences,
+    gather_correct,
+    hierarchical_difference,
+    holm,
+    read_correct,
+    store_correct,
+)
 
 
 def test_which_images_were_right_comes_back_bit_by_bit(tmp_path):
@@ -40,3 +48,21 @@ def test_seeds_that_disagree_widen_the_interval():
 
 def test_holm_multiplies_the_least_by_their_number_and_keeps_the_order():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
+
+
+def test_what_was_right_is_kept_under_the_names_of_the_table_and_compared_seed_by_seed(tmp_path):
+    job = Job("smoke", runs=tmp_path / "runs", out=tmp_path)
+    pairs = [(name, seed) for name in ("ours", "theirs") for seed in (0, 1)]
+    cells = [job.cell({"name": name}, data="mnist", seed=seed, batch_size=len(name)) for name, seed in pairs]
+    for cell, share in zip(cells, (0.8, 0.9, 0.5, 0.6), strict=True):
+        store_correct((job.runs / cell.result).with_suffix(".npz"), {"probe": np.arange(100) < 100 * share})
+    kept = gather_correct(job, "table", cells)
+    assert list(kept) == [f"mnist, {name}, seed {seed}: probe" for name, seed in pairs]
+
+    elsewhere = Job("smoke", runs=tmp_path / "nothing", out=tmp_path)
+    again = gather_correct(elsewhere, "table", cells)
+    assert all(np.array_equal(again[key], right) for key, right in kept.items())
+    (row,) = differences(cells, again, "theirs", ())
+    assert (row["name"], row["score"], row["seeds"], row["points"]) == ("ours", "probe", 2, 30)
+    some = gather_correct(elsewhere, "table", cells[:3])
+    assert differences(cells[:3], some, "theirs", ())[0]["seeds"] == 1
