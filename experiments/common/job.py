@@ -15,7 +15,7 @@ import tyro
 from experiments.common import tables
 from experiments.common.cells import PROBE_IMAGES, Cell, Row, Split, in_former_form
 from experiments.common.stand_ins import write_stand_ins
-from kvicreg.data import load
+from kvicreg.data import data_root, load
 from kvicreg.runs import Settings
 from kvicreg.runs.config import recipe
 from kvicreg.storage import write_atomically
@@ -110,7 +110,7 @@ class Job:
             try:
                 load(data, "train", root=self.root)
             except (ValueError, OSError) as error:
-                self.absent[data] = f"{Path(data).name} was not at hand"
+                self.absent[data] = str(error).replace(str(data_root(self.root)), "the folder of data")
                 self.say(f"Left out: {error}")
         return data not in self.absent
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "neighbours-family": ("neighbours", {"topic": "family"}, ()),
     "neighbours-constants": ("neighbours", {"topic": "constants", "data": ("cifar10",)}, (0,)),
     "neighbours-views": ("neighbours", {"topic": "views"}, ()),
-    "zoo": ("zoo", {"data": ("mnist",)}, ()),
+    "zoo": ("zoo", {"data": ("mnist", "fashion-mnist")}, ()),
     "peers-mnist": ("peers", {"data": "mnist", "images": 55_000, "epochs": 3}, ()),
     "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
 }
