@@ -176,13 +176,17 @@ def draw_above(result: Result, axes: Any) -> None:
     rows = [r for r in result.about["above_vicreg"] if r["score"] == "probe" and r["name"] != "supervised"]
     budgets = sorted({row["epochs"] for row in rows})
     for number, (name, same) in enumerate(tables.groups(rows, "name").items()):
-        x = [budgets.index(row["epochs"]) + 0.06 * (number - 4) for row in same]
-        ends = [[row["points"] - row["low"] for row in same], [row["high"] - row["points"] for row in same]]
-        axes.errorbar(x, [row["points"] for row in same], yerr=ends, capsize=2, markersize=5, **line(name))
+        plot_above(axes, [budgets.index(row["epochs"]) + 0.06 * (number - 4) for row in same], same, name)
     axes.axhline(0, color=GREY, lw=1)
     axes.set_xticks(range(len(budgets)), map(str, budgets))
     axes.set(xlabel="epochs", ylabel="points above VICReg as published, 95 %")
     axes.grid(axis="y", alpha=0.25)
+
+
+def plot_above(axes: Any, x: Sequence[float], rows: Sequence[Row], name: str) -> None:
+    """The differences of a method, at these places, with their intervals."""
+    ends = [[row["points"] - row["low"] for row in rows], [row["high"] - row["points"] for row in rows]]
+    axes.errorbar(x, [row["points"] for row in rows], yerr=ends, capsize=2, markersize=5, **line(name))
 
 
 def line(name: str) -> dict[str, Any]:

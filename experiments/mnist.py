@@ -47,14 +47,15 @@ class Mnist(Experiment, name="mnist"):
             shared |= {"epochs": self.epochs or EPOCHS}
         models: dict[str, dict[str, Any]] = {kernel: {"kernel": kernel} for kernel in KERNELS}
         models |= {PUBLISHED: {"method": "vicreg"}, "supervised": {"method": "supervised"}}
-        models |= {BENT: {"kernel": "rbf", "elastic": 0.08}} if BENT in self.names else {}
-        if unknown := set(self.names) - set(models):
-            raise ValueError(f"names: there is no {min(unknown)!r}; there are {', '.join(map(repr, [*models, BENT]))}")
+        models |= {BENT: {"kernel": "rbf", "elastic": 0.08}}
+        names = set(self.names) or set(models) - {BENT}
+        if unknown := names - set(models):
+            raise ValueError(f"names: there is no {min(unknown)!r}; there are {', '.join(map(repr, models))}")
         return [
             job.cell({"name": name}, data="mnist", seed=seed, **shared, **changes)
             for seed in job.seeds
             for name, changes in models.items()
-            if not self.names or name in self.names
+            if name in names
         ]
 
     def rows(self, job: Job, cells: Sequence[Cell]) -> list[Row]:

@@ -13,8 +13,8 @@ from typing import Any
 
 from experiments.common import Cell, Experiment, Job, Result, tables
 from experiments.common.correct import differences, differences_table, gather_correct
-from experiments.common.drawing import GREY, legend, look, panels
-from experiments.compute import CONTENDERS, FORMS, RIVAL
+from experiments.common.drawing import GREY, legend, panels
+from experiments.compute import CONTENDERS, FORMS, RIVAL, plot_above
 from experiments.defaults_vs_vicreg import GRIDS, varied
 
 
@@ -67,11 +67,7 @@ def draw(result: Result, path: Path) -> None:
     with panels(path, (15, 5.6), title, detail, len(of), sharey=True) as ((*every,),):
         for axes, (data, same) in zip(every, of.items(), strict=True):
             for shift, (name, points) in enumerate(tables.groups(same, "name").items()):
-                x = [row["images"] * (0.9 + 0.04 * shift) for row in points]
-                y = [row["points"] for row in points]
-                ends = [[row["points"] - row["low"] for row in points], [row["high"] - row["points"] for row in points]]
-                style = look(name) | {"linestyle": "--" if "per view" in name else "-"}
-                axes.errorbar(x, y, yerr=ends, label=name, capsize=2, markersize=5, **style)
+                plot_above(axes, [row["images"] * (0.9 + 0.04 * shift) for row in points], points, name)
             axes.axhline(0, color=GREY, lw=1)
             axes.set(xscale="log", title=data, xlabel="training images")
             axes.grid(axis="y")

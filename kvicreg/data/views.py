@@ -99,10 +99,11 @@ class Views:
         if samples.shape != images.shape[:1]:
             raise ValueError(f"samples: expected {len(images)} indices, got shape {tuple(samples.shape)}")
         lattice = 2 * _LATTICE**2 if self.config.elastic else 0
-        numbers = uniform(samples, len(_PARAMETERS) + lattice, seed=seed, epoch=epoch, view=view)
-        chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=False))
-        signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=False))
-        bend = (2 * numbers[:, len(_PARAMETERS) :] - 1).view(-1, 2, _LATTICE, _LATTICE) if lattice else None
+        drawn = uniform(samples, len(_PARAMETERS) + lattice, seed=seed, epoch=epoch, view=view)
+        numbers, shifts = drawn.split((len(_PARAMETERS), lattice), 1)
+        chance = dict(zip(_PARAMETERS, numbers.unbind(1), strict=True))
+        signed = dict(zip(_PARAMETERS, (2 * numbers - 1).unbind(1), strict=True))
+        bend = 2 * self.config.elastic * (2 * shifts - 1).view(-1, 2, _LATTICE, _LATTICE) if lattice else None
         with torch.autocast(images.device.type, enabled=False):  # pixels need more digits than bfloat16 has
             x = self._geometry(images, chance, signed, bend)
             x = self._blur(x, chance)  # linear with weights that sum to one: it commutes with the colour matrix
@@ -149,8 +150,7 @@ class Views:
             c.translation * v["shift_x"],
             c.translation * v["shift_y"],
         )
-        shifts = None if bend is None else 2 * c.elastic * bend
-        return sample(images, compose(outer, maps) if c.crops else outer, self.size, "zeros", shifts)
+        return sample(images, compose(outer, maps) if c.crops else outer, self.size, "zeros", bend)
 
     def _blur(self, x: Tensor, u: Numbers) -> Tensor:
         c = self.config
