@@ -32,7 +32,7 @@ from kvicreg.runs.encoder import load_encoder, load_start, remove_encoder
 from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
 from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, split
-from kvicreg.runs.zoo import is_of_zoo
+from kvicreg.runs.zoo import is_of_zoo, located
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
 
 __all__ = ["RunFolder"]
@@ -66,6 +66,7 @@ class RunFolder:
     def open(cls, path: str | Path) -> RunFolder:
         """An existing run, or an error that says what is missing."""
         if is_of_zoo(path):
+            located(path)  # or an error that says which there are
             raise ValueError(
                 f"{path} comes with kvicreg and is only read, by embed, explore and export --out: kvicreg train "
                 f"--init {path} makes a run of your own from it"

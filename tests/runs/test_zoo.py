@@ -59,9 +59,10 @@ def test_it_is_exported_and_looked_at_like_a_run(tmp_path):
     assert open_encoder("zoo:mnist").feature_dim == load_encoder("zoo:mnist").feature_dim
 
 
-def test_a_name_that_is_not_there_is_told_with_those_that_are():
+@pytest.mark.parametrize("command", [load_encoder, evaluate])
+def test_a_name_that_is_not_there_is_told_with_those_that_are(command):
     with pytest.raises(FileNotFoundError, match=r"no encoder zoo:cats; there are .*zoo:mnist"):
-        load_encoder("zoo:cats")
+        command("zoo:cats")
 
 
 def test_a_changed_file_is_refused(tmp_path, monkeypatch):
