@@ -12,9 +12,10 @@ from statistics import mean
 from typing import Any, Literal
 
 from experiments.common import Cell, Experiment, Job, Result, Row, tables
+from kvicreg.data import DATA_SETS
 
 Variants = dict[str, dict[str, Any]]
-Topic = Literal["family", "constants", "weights", "spectrum", "views"]
+Topic = Literal["family", "constants", "weights", "threshold", "spectrum", "views"]
 
 
 def _weights(method: str, setting: str, *values: float) -> Variants:
@@ -34,6 +35,7 @@ PHOTOGRAPHS: dict[str, Any] = {
     "images": None, "holdout": 1_500, "image_size": 64, "views": "small", "encoder": "small-cnn", "width": 0.5,
     "epochs": 15, "projector_hidden": 1024, "projector_outputs": 1024, "workers": 0,
 }  # fmt: skip
+LONGER: dict[str, Any] = {"images": None, "epochs": 10}
 TOPICS: dict[Topic, Variants] = {
     "family": {
         "kernel-vicreg, rbf": {"kernel": "rbf"},
@@ -69,6 +71,15 @@ TOPICS: dict[Topic, Variants] = {
         "rbf, shared, median, 4 : 2": _form("rbf", "shared", "median", (4, 2, 0.04)),
         **{f"rbf, shared, mean, {w} : 2": _form("rbf", "shared", "mean", (w, 2, 0.04)) for w in (1, 4, 12)},
         "linear, shared, 4 : 2": _form("linear", "shared", "", (4, 2, 0.04)),
+    },
+    "threshold": {
+        "rbf": {"kernel": "rbf"},
+        "rbf, threshold 0.8": {"kernel": "rbf", "threshold": 0.8},
+        "rbf, threshold 0.8, invariance 4": {"kernel": "rbf", "threshold": 0.8, "invariance_weight": 4.0},
+        "rbf, invariance 4": {"kernel": "rbf", "invariance_weight": 4.0},
+        "vicreg": {"method": "vicreg"},
+        "rbf, threshold 1": {"kernel": "rbf", "threshold": 1.0},
+        "rbf, threshold 0.6": {"kernel": "rbf", "threshold": 0.6},
     },
     "spectrum": {
         "vicreg": {"method": "vicreg"},
@@ -129,14 +140,19 @@ class Neighbours(Experiment, name="neighbours"):
         variants = TOPICS[self.topic]
         if job.budget == "smoke":  # one that has a spectrum, and one that has not
             variants = {name: variants[name] for name in ("mmcr, rbf", "lejepa") if name in variants} or variants
-        shared = PHOTOGRAPHS if self.topic == "weights" and job.budget != "smoke" else job.narrow
         return [
-            job.cell({"name": name}, data=data, seed=seed, **{**shared, **settings})
+            job.cell({"name": name}, data=data, seed=seed, **{**self.shared(job, data), **settings})
             for data in self.data
             for seed in job.seeds
             for name, settings in variants.items()
             if self.topic != "family" or seed == job.seeds[0] or name in BETTER
         ]
+
+    def shared(self, job: Job, data: str) -> dict[str, Any]:
+        """What all lines of a data set have in common beside the budget's settings."""
+        if job.budget == "smoke" or self.topic not in ("weights", "threshold"):
+            return job.narrow
+        return PHOTOGRAPHS if data not in DATA_SETS else LONGER
 
     def table(self, result: Result) -> str:
         if not result.rows:

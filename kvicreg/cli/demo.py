@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvicreg.cli.process import import_lightning
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -38,6 +40,8 @@ def train_and_probe(out: Path, seed: int) -> Path:
 
     Each row of the table is the accuracy on the 2,000 test images, which nothing before has seen.
     """
+
+    import_lightning()
 
     from rich.console import Console
     from rich.table import Table

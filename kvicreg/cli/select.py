@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvicreg.cli.errors import UsageError, usage_errors
 from kvicreg.cli.flags import help_page, parse_flags
+from kvicreg.cli.process import import_lightning
 from kvicreg.options import Options, option
 from kvicreg.runs import Settings
 from kvicreg.selection.options import SelectOptions
@@ -47,9 +48,10 @@ def select(argv: list[str]) -> str:
     """
     if "--help" in argv or "-h" in argv:
         return help_page("select", select.__doc__ or "", SelectFlags, argv, COMMON)
+    given = parse_flags(SelectFlags, argv)
+    import_lightning()
     from kvicreg.selection import select as studies
 
-    given = parse_flags(SelectFlags, argv)
     if "resume" in given:
         if len(given) > 1:
             raise UsageError("--resume continues a study as it was and takes no other flag")

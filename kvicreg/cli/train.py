@@ -7,6 +7,7 @@ from pathlib import Path
 
 from kvicreg.cli.errors import is_first_process, usage_errors
 from kvicreg.cli.flags import help_page, parse_flags, value_of
+from kvicreg.cli.process import import_lightning
 from kvicreg.options import Options, option
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.runs.config import dump_settings, load_settings
@@ -78,6 +79,7 @@ def train(argv: list[str]) -> str:
         return " ".join([*planned.lines, "Nothing was written."])
     if is_first_process():
         print("Starting PyTorch and Lightning ...", flush=True)
+    import_lightning()
     from kvicreg.training.run import train as run
 
     folder: Path = run(settings, time=start.time, resume=start.resume is not None, overwrite=start.overwrite)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -34,3 +37,18 @@ def test_the_users_environment_wins(calls, monkeypatch, name):
 def test_a_system_without_glibc_is_left_alone(calls, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
     set_up()
+
+
+def test_lightning_comes_without_what_its_metrics_would_load():
+    pytest.importorskip("lightning")
+    program = """
+import json, sys
+from kvicreg.cli.process import LEFT_OUT, import_lightning
+import_lightning()
+loaded = [name for name in LEFT_OUT if name in sys.modules]
+from torchmetrics.utilities.imports import _SCIPY_AVAILABLE  # what is there is known again afterwards
+import kvicreg.training.run
+print(json.dumps([loaded, bool(_SCIPY_AVAILABLE)]))
+"""
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert json.loads(printed) == [[], True]
