@@ -20,7 +20,7 @@ from experiments.study import tuned
 KERNELS = ("linear", "polynomial", "rbf", "laplacian", "rq", "rbf+linear")
 PUBLISHED, TUNED = "vicreg, published", "vicreg, tuned"
 GRIDS: dict[str, dict[str, tuple[int, ...]]] = {
-    "smoke": {"batch size": (32,), "projector width": (16,), "images": (64,)},
+    "smoke": {"images": (64,)},
     "small": {"batch size": (64, 256, 1024), "projector width": (128, 512, 2048), "images": (500, 2_000, 10_000)},
 }
 GRIDS["full"] = GRIDS["small"]

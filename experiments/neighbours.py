@@ -15,7 +15,7 @@ from experiments.common import Cell, Experiment, Job, Result, Row, tables
 from kvicreg.data import DATA_SETS
 
 Variants = dict[str, dict[str, Any]]
-Topic = Literal["family", "constants", "weights", "threshold", "spectrum", "views"]
+Topic = Literal["family", "constants", "weights", "threshold", "batches", "spectrum", "views"]
 
 
 def _weights(method: str, setting: str, *values: float) -> Variants:
@@ -78,8 +78,11 @@ TOPICS: dict[Topic, Variants] = {
         "rbf, threshold 0.8, invariance 4": {"kernel": "rbf", "threshold": 0.8, "invariance_weight": 4.0},
         "rbf, invariance 4": {"kernel": "rbf", "invariance_weight": 4.0},
         "vicreg": {"method": "vicreg"},
-        "rbf, threshold 1": {"kernel": "rbf", "threshold": 1.0},
-        "rbf, threshold 0.6": {"kernel": "rbf", "threshold": 0.6},
+    },
+    "batches": {
+        f"{name}, batches of {size}": {**form, "batch_size": size}
+        for size in (64, 256, 128)
+        for name, form in (("rbf", {"kernel": "rbf"}), ("vicreg", {"method": "vicreg"}))
     },
     "spectrum": {
         "vicreg": {"method": "vicreg"},
@@ -150,7 +153,7 @@ class Neighbours(Experiment, name="neighbours"):
 
     def shared(self, job: Job, data: str) -> dict[str, Any]:
         """What all lines of a data set have in common beside the budget's settings."""
-        if job.budget == "smoke" or self.topic not in ("weights", "threshold"):
+        if job.budget == "smoke" or self.topic not in ("weights", "threshold", "batches"):
             return job.narrow
         return PHOTOGRAPHS if data not in DATA_SETS else LONGER
 

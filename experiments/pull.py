@@ -49,23 +49,27 @@ class Pull(Experiment, name="pull"):
     """
 
     def run(self, job: Job) -> Result:
-        z, eigenvalues = embeddings(job.seeds[0] if job.seeds else 0)
-        of_all = {name: pull(loss, z) for name, loss in {**SPECTRAL, **GAUSSIAN}.items()}
+        eigenvalues, of_all = measured_pull()
         about = {"eigenvalues": eigenvalues.tolist(), "pull": of_all, "samples": SAMPLES}
-        write(job.out / "pull.json", about | {"fingerprint": pull_fingerprint()})
+        write(job.out / "pull.json", about | {"fingerprint": pull_fingerprint(of_all)})
         draw(eigenvalues.tolist(), of_all, job.out / "pull")
         return Result(job, [], [], about)
 
 
-def pull_fingerprint() -> str:
+def measured_pull() -> tuple[Tensor, Curves]:
+    """The variances of the embeddings along their axes, and how hard each objective pulls at each."""
+    z, eigenvalues = embeddings()
+    return eigenvalues, {name: pull(loss, z) for name, loss in {**SPECTRAL, **GAUSSIAN}.items()}
+
+
+def pull_fingerprint(of_all: Curves | None = None) -> str:
     """How hard each objective pulls at the middle direction, which changes where the objective does."""
-    z, _ = embeddings(0)
-    return as_text(*(pull(loss, z)[DIRECTIONS // 2] for loss in (*SPECTRAL.values(), *GAUSSIAN.values())))
+    return as_text(*(pulls[DIRECTIONS // 2] for pulls in (of_all or measured_pull()[1]).values()))
 
 
-def embeddings(seed: int) -> tuple[Tensor, Tensor]:
+def embeddings() -> tuple[Tensor, Tensor]:
     """Embeddings ``(n, p)`` along whose axes the variances are spread over four decades, and those; their mean is 1."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     draws = torch.randn(SAMPLES, DIRECTIONS, generator=generator, dtype=torch.float64)
     white = torch.linalg.svd(draws - draws.mean(0), full_matrices=False).U * SAMPLES**0.5
     eigenvalues = 10 ** (torch.linspace(-DECADES, 0, DIRECTIONS, dtype=torch.float64))

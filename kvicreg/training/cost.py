@@ -84,12 +84,15 @@ def device_of(settings: Settings) -> torch.device:
     return torch.device("cuda" if on_gpu else "cpu")
 
 
-def measure(settings: Settings, data: ImageData, views: Views, clock: Clock | None = None) -> Cost:
+def measure(
+    settings: Settings, data: ImageData, views: Views, clock: Clock | None = None, *, timed: bool = True
+) -> Cost:
     """Take a few steps of few images, forget the weights, and keep the time and the memory.
 
     Args:
         settings: those of the training, resolved.
         clock: seconds, such as `time.process_time`; by default those that pass.
+        timed: False leaves the time unknown, and takes a third of the steps.
     """
     clock, device = clock or time.perf_counter, device_of(settings)
     plain = settings.replace(compile=False)
@@ -113,8 +116,9 @@ def measure(settings: Settings, data: ImageData, views: Views, clock: Clock | No
     smaller, larger = memory.of(lambda: step(few)), memory.of(lambda: step(2 * few))
     image_bytes = None if smaller is None or larger is None else max(0, larger - smaller) // few
     fixed_bytes = None if smaller is None or image_bytes is None else max(0, smaller - image_bytes * few)
-    seconds = fewest_seconds(lambda: step(2 * few), clock)
-    image_seconds = seconds / (2 * few)
+    if not timed:
+        return unknown_cost(settings)._replace(fixed_bytes=fixed_bytes, image_bytes=image_bytes)
+    image_seconds = fewest_seconds(lambda: step(2 * few), clock) / (2 * few)
     return Cost(
         device, fixed_bytes, image_bytes, image_seconds, read_seconds, _loss_seconds(module.method, device, clock)
     )

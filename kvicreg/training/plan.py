@@ -58,6 +58,7 @@ def plan(
     encoder: nn.Module | None = None,
     time: str | None = None,
     clock: Clock | None = None,
+    quiet: bool = False,
 ) -> Plan:
     """Choose what the settings leave open; what they fix is kept, and refused where it can't fit into memory.
 
@@ -69,6 +70,7 @@ def plan(
         encoder: a module from Python, in place of the settings'; it is not run before it trains: nothing is measured.
         time: how long the training may take, such as "30m"; by default `TIME` for images of one's own.
         clock: see `measure`.
+        quiet: nobody reads how long it will take, so that it is measured only where a choice depends on it.
     """
     if time is not None and settings.schedule.epochs is not None:
         raise ValueError("time and epochs both say how long to train: give one of them")
@@ -86,12 +88,14 @@ def plan(
     check_count(settings, data)
     device, about = device_of(settings), f"{len(data):,} images of {getattr(data, 'stored_size', data.shape[1])} pixels"
     wanted, cost = chosen(settings, data, device) if is_own else settings, unknown_cost(settings)
+    by_time = settings.flat().get("approximation") == "auto"
+    timed = by_time or settings.schedule.epochs is None or not quiet
     while True:
         if is_loaded_by(wanted.data, data) and wanted.data.image_size not in (None, data.shape[1]):
             data = wanted.data.load()
         views = build_views(wanted, data)
         if encoder is None:
-            cost = small_steps(resolve(wanted, data, views), data, views, clock)
+            cost = small_steps(resolve(wanted, data, views), data, views, clock, timed=timed)
         fitted = fit_memory(wanted, data, cost, settings)
         if fitted.data.image_size == wanted.data.image_size:
             break
@@ -102,16 +106,16 @@ def plan(
             data = fitted.data.load()
             views = build_views(fitted, data)
     lines = describe(fitted, data, cost, settings, about)
-    if fitted.flat().get("approximation") == "auto":
+    if by_time:
         fitted, why = choose_approximation(fitted, cost, batch_size(fitted, data), clock)
         lines.append(why)
     return Plan(fitted, data, views, cost, lines)
 
 
-def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None) -> Cost:
+def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None, *, timed: bool = True) -> Cost:
     """What a step costs, where at least a small one fits."""
     try:
-        return measure(settings, data, views, clock)
+        return measure(settings, data, views, clock, timed=timed)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

@@ -125,7 +125,7 @@ def _read(
         data = settings.data.load() if data is None else data
         views = build_views(settings, data)
     else:
-        settings, data, views, _, lines = plan(settings, data, encoder=encoder, time=time)
+        settings, data, views, _, lines = plan(settings, data, encoder=encoder, time=time, quiet=console.quiet)
         console.print("\n".join(lines), highlight=False, soft_wrap=True)
     settings = resolve(settings, data, views, encoder)
     if before is not None:

@@ -46,7 +46,7 @@ def test_all_at_smoke_size(tmp_path, capsys):
             of_run = {"data", "holdout"} if row["method"] == "raw pixels" else {"data", "seed", "holdout"}
             assert of_run <= {*written["shared"], *row["config"]}, name
     peers = {row.get("name") for row in json.loads((tmp_path / "table1.json").read_text())["rows"]}
-    assert {*paper_tables.PEERS, *paper_tables.KERNELS, "vicreg", "supervised"} <= peers
+    assert {*paper_tables.PEERS, *paper_tables.KERNELS[:2], "vicreg", "supervised"} <= peers
     moved = json.loads((tmp_path / "table3.json").read_text())["rows"]
     assert {row["measured_on"] for row in moved} == {"stl10"}
 

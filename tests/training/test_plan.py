@@ -48,7 +48,7 @@ def machine(monkeypatch):
     """Sets the bytes that are free (and half of all), and what a step costs: bytes of an image at 96 pixels."""
 
     def set_up(free=20_000 * MEGABYTE, image_bytes=4 * MEGABYTE, image_seconds=0.01):
-        def cost(settings, data, views, clock=None):
+        def cost(settings, data, views, clock=None, *, timed=True):
             scale = (data.shape[1] / 96) ** 2
             return Cost(CPU, 100 * MEGABYTE, int(scale * image_bytes), image_seconds, 0.001, 0.02)
 
@@ -202,7 +202,7 @@ def test_where_not_even_one_pass_fits_it_is_over_fewer_images(photographs, machi
 def test_the_time_to_decode_files_is_part_of_it(photographs, machine, monkeypatch):
     machine(image_seconds=0.1)
     fast, measured = plan(Settings.of(data=photographs), time="10m"), module.measure
-    monkeypatch.setattr(module, "measure", lambda *given: measured(*given)._replace(read_seconds=4.0))
+    monkeypatch.setattr(module, "measure", lambda *given, **more: measured(*given, **more)._replace(read_seconds=4.0))
     slow = plan(Settings.of(data=photographs), time="10m")
     assert slow.settings.schedule.epochs < fast.settings.schedule.epochs
     assert module.run_seconds(*slow[:2], slow.cost) == pytest.approx(600, rel=0.1)
@@ -316,3 +316,20 @@ def test_a_method_that_needs_many_images_is_measured_with_as_many():
     data = ArrayData(torch.randint(0, 256, (256, 1, 16, 16), dtype=torch.uint8), name="noise")
     views = build_views(settings, data)
     assert measure(resolve(settings, data, views), data, views).image_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "quiet", "timed"),
+    [
+        ({"epochs": 1}, False, True),
+        ({"epochs": 1}, True, False),
+        ({}, True, True),  # the length depends on it
+        ({"epochs": 1, "approximation": "auto"}, True, True),
+    ],
+)
+def test_a_quiet_training_is_timed_only_where_a_choice_depends_on_it(settings, quiet, timed):
+    small = {"width": 0.25, "projector_hidden": 16, "projector_outputs": 16, "batch_size": 32, "images": 64}
+    planned = plan(Settings.of(data="mnist-small", **small, **settings), quiet=quiet)
+    assert planned.cost.is_known == timed
+    assert planned.cost.image_bytes is not None
+    assert any("Training takes about" in line for line in planned.lines) == timed
