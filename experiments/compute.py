@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.ticker import LogLocator
 
@@ -37,6 +37,10 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "byol": {"method": "byol"},
     "supervised": {"method": "supervised"},
 }
+ENCODERS: dict[str, dict[str, Any]] = {
+    "small-cnn": {},
+    "resnet18": {"encoder": "resnet18", "width": 0.5, "stem": "small"},
+}
 FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
 
 
@@ -46,8 +50,9 @@ class Compute(Experiment, name="compute"):
 
     The longest budget has one seed. Differences to VICReg are over the same seeds and test images.
 
-    Example:
+    Examples:
         python -m experiments compute --out docs/results --part 1/2
+        python -m experiments compute --encoder resnet18 --epochs 10 --only-names rbf "vicreg, published" --seeds 0
     """
 
     columns = ("core_seconds",)
@@ -58,17 +63,25 @@ class Compute(Experiment, name="compute"):
     """Which of the contenders; by default all."""
     data: str = "cifar10"
     """Data set."""
+    epochs: tuple[int, ...] = ()
+    """Passes over the images, in place of the budget's."""
+    encoder: Literal["small-cnn", "resnet18"] = "small-cnn"
+    """The budget's small CNN, or a ResNet-18 of half the width for small images: the table is resnet18-compute."""
     study: Path | None = None
     """Result file of the study, which has VICReg's tuned weights; by default OUT/study.json."""
+
+    @property
+    def stem(self) -> str:
+        return self.name if self.encoder == "small-cnn" else f"{self.encoder}-{self.name}"
 
     def cells(self, job: Job) -> list[Cell]:
         weights = tuned(self.study or job.out / "study.json")
         contenders = CONTENDERS | ({"vicreg, tuned": {"method": "vicreg", **weights}} if weights else {})
         contenders = {name: contenders[name] for name in self.only_names or contenders}
-        whole: dict[str, Any] = {"images": None, "holdout": 0} if job.budget == "small" else {}
-        budgets = EPOCHS[job.budget]
+        shared = ENCODERS[self.encoder] | ({"images": None, "holdout": 0} if job.budget == "small" else {})
+        budgets = self.epochs or EPOCHS[job.budget]
         return [
-            job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **whole, **settings)
+            job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **shared, **settings)
             for epochs, seed, (name, settings) in product(budgets, job.seeds, contenders.items())
             if epochs < budgets[-1] or seed == job.seeds[0]
         ]

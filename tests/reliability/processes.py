@@ -113,6 +113,9 @@ def run(count: int, seed: int) -> dict[str, Any]:
 
 def main() -> int:
     """One training process, as `kvicreg train` would be; its first gradient is kept."""
+    from kvicreg.cli.process import import_lightning
+
+    import_lightning()
     import lightning.pytorch as pl
 
     from kvicreg.cli.errors import tell
