@@ -59,7 +59,7 @@ $(TRACK)/.installed: $(STAMP)
 track: $(TRACK)/.installed
 	@PYTHONPATH=$(abspath $(TRACK)) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/training/test_loggers.py
 
-mutants: $(STAMP)
+mutants: $(PEERS)/.installed
 	@$(BIN)/python -m pip install -qq -c constraints.txt mutmut
 	@$(BIN)/python -m tests.mutants.run $(FOLDERS) && $(BIN)/python -m tests.mutants.document
 

@@ -37,7 +37,7 @@ TESTS = {
     "methods": ["tests/methods/test_steps.py", "tests/methods/test_methods.py"],
     "runs": ["tests/runs", "tests/test_options.py"],
     "training": ["tests/training"],
-    "evaluation": ["tests/evaluation"],
+    "evaluation": ["tests/evaluation", "tests/backbones"],
 }
 """The tests that are to notice the faults of each folder."""
 SLOW = (
@@ -109,14 +109,19 @@ def run_mutmut(work: Path, names: Iterable[str]) -> None:
     """Let mutmut try these faults, one at a time; it keeps each verdict as it comes."""
     program = Path(sys.executable).with_name("mutmut")
     (work / "mutants").mkdir(exist_ok=True)  # Python forgets a path that is not there when it starts
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(work / "mutants")}
     log = work / "mutmut.log"
     with log.open("a") as out:
         subprocess.run(
-            [program, "run", "--max-children", "1", *names], cwd=work, env=environment, stdout=out, stderr=out
+            [program, "run", "--max-children", "1", *names], cwd=work, env=environment(work), stdout=out, stderr=out
         )
     if not (work / "mutants" / "mutmut-stats.json").is_file():
         raise RuntimeError(f"the tests do not pass before anything is changed: see {log}")
+
+
+def environment(work: Path) -> dict[str, str]:
+    """That of tests on the copy, with the packages that `make peers` installs apart from the others."""
+    path = os.pathsep.join([str(work / "mutants"), str(Path(sys.executable).parents[1] / "peers")])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
 
 
 def leave_out_slow_tests(work: Path) -> None:
@@ -136,11 +141,14 @@ def meet(work: Path, folder: str, tests: list[str]) -> None:
     shutil.copytree(ROOT / "tests", work / "mutants" / "tests", dirs_exist_ok=True)
     shutil.copyfile(ROOT / "pyproject.toml", work / "mutants" / "pyproject.toml")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(work / "mutants")}
     survivors = [name for name, verdict in read_verdicts(work, folder).items() if verdict in (SURVIVED, NO_TESTS)]
     for name in ["", *survivors]:
         ran = subprocess.run(
-            command, cwd=work / "mutants", env=environment | {"MUTANT_UNDER_TEST": name}, capture_output=True, text=True
+            command,
+            cwd=work / "mutants",
+            env=environment(work) | {"MUTANT_UNDER_TEST": name},
+            capture_output=True,
+            text=True,
         )
         if not name and ran.returncode:
             raise RuntimeError(f"the tests do not pass before anything is changed: {ran.stdout}")
