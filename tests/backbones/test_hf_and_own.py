@@ -31,7 +31,9 @@ def test_a_model_of_transformers_is_trained_resumed_evaluated_and_loaded_by_tran
     loaded = transformers.AutoModel.from_pretrained(folder).eval()
     same_output(run, lambda x: loaded(pixel_values=x).last_hidden_state[:, 0])
     processor = json.loads((folder / "preprocessor_config.json").read_text())
-    assert processor["image_mean"] == pytest.approx(load_encoder(run.path).mean.flatten().tolist())
+    encoder = load_encoder(run.path)
+    assert processor["image_mean"] == pytest.approx(encoder.mean.flatten().tolist())
+    assert processor["size"] == {"height": encoder.image_size, "width": encoder.image_size}
 
 
 def test_a_module_of_ones_own_is_trained_resumed_evaluated_and_loaded(tmp_path):

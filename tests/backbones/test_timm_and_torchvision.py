@@ -33,6 +33,7 @@ def test_a_model_of_timm_is_trained_resumed_evaluated_and_loaded_by_timm(name, a
     run = put_through(f"timm:{name}", tmp_path, model_args=arguments)
     assert type(load_encoder(run.path).module).__module__.startswith("timm.models.")
     written = export(run.path, "timm")
+    assert not list(written.path.glob("*.bin"))  # weights are no pickle
     loaded = timm.create_model(f"local-dir:{written.path}", pretrained=True)
     same_output(run, loaded.eval())
     assert loaded.pretrained_cfg["mean"] == pytest.approx(load_encoder(run.path).mean.flatten().tolist())

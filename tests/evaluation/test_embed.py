@@ -94,3 +94,10 @@ def test_labels_go_along_where_they_are_known(run, tmp_path):
     embed(run, "mnist-small", tmp_path / "e.npz", split="test")
     with np.load(tmp_path / "e.npz") as file:
         assert file["labels"].shape == file["index"].shape == (2000,)
+        labels = file["labels"].tolist()
+    embed(run, "mnist-small", tmp_path / "e.csv", split="test")
+    with open(tmp_path / "e.csv") as file:
+        assert [int(row["label"]) for row in csv.DictReader(file)] == labels
+    parquet = pytest.importorskip("pyarrow.parquet")
+    embed(run, "mnist-small", tmp_path / "e.parquet", split="test")
+    assert parquet.read_table(tmp_path / "e.parquet").to_pydict()["label"] == labels
