@@ -29,7 +29,7 @@ SMALL = {"cpu": 96, "cuda": 40}
 """Images of up to so many pixels a side get the small CNN, larger ones ResNet-18."""
 IMAGE_SIZE = {"cpu": 64, "cuda": 224}
 WIDTH = {"cpu": 0.5, "cuda": 1.0}
-BATCH_SIZE = {"cpu": 256, "cuda": 512}
+BATCH_SIZE = {"cpu": 64, "cuda": 512}
 TIME = {"cpu": "15m", "cuda": "1h"}
 """The defaults for photographs; those of a CPU are the best of the table in docs/training.md, those of a GPU custom."""
 SMALLEST_IMAGE = 40

@@ -213,7 +213,7 @@ def test_the_time_to_decode_files_is_part_of_it(photographs, machine, monkeypatc
 
 
 def test_batches_become_smaller_where_memory_is_short(machine):
-    machine(free=MEGABYTE * 1000, image_bytes=20 * MEGABYTE)
+    machine(free=MEGABYTE * 1000, image_bytes=16 * MEGABYTE)
     many = ArrayData(torch.zeros(2000, 3, 96, 96, dtype=torch.uint8), name="many")
     planned = plan(Settings(), many)
     size = planned.settings.schedule.batch_size
