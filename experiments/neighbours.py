@@ -109,7 +109,9 @@ PAGES = {
     "family": "kernel-family.md",
     "constants": "kernel-family.md",
     "views": "training.md",
+    "batches": "training.md",
     "weights": "parametrization.md",
+    "threshold": "parametrization.md",
     "spectrum": "parametrization.md",
 }
 
@@ -119,8 +121,9 @@ class Neighbours(Experiment, name="neighbours"):
     """Compare Kernel VICReg with the spectral family, one spectrum with several, and two views with more.
 
     Topics: family (every method beside Kernel VICReg and VICReg), constants (their weights, each by itself), weights
-    (how much the invariance weighs, for longer, on a folder of photographs), spectrum (one shared by all views, or one
-    for each; the median, or the mean with its gradient), views (more of them at equal images times views).
+    (how much the invariance weighs, for longer, on a folder of photographs), threshold (the same of the variance's, on
+    all images of a data set), batches (their size, on photographs), spectrum (one shared by all views, or one for each;
+    the median, or the mean with its gradient), views (more of them at equal images times views).
 
     Examples:
         python -m experiments neighbours --topic family --seeds 0
