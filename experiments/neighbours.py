@@ -76,12 +76,11 @@ TOPICS: dict[Topic, Variants] = {
         "rbf": {"kernel": "rbf"},
         "rbf, threshold 0.8": {"kernel": "rbf", "threshold": 0.8},
         "rbf, threshold 0.8, invariance 4": {"kernel": "rbf", "threshold": 0.8, "invariance_weight": 4.0},
-        "rbf, invariance 4": {"kernel": "rbf", "invariance_weight": 4.0},
         "vicreg": {"method": "vicreg"},
     },
     "batches": {
         f"{name}, batches of {size}": {**form, "batch_size": size}
-        for size in (64, 256, 128)
+        for size in (64, 256)
         for name, form in (("rbf", {"kernel": "rbf"}), ("vicreg", {"method": "vicreg"}))
     },
     "spectrum": {

@@ -62,6 +62,14 @@ def make_run() -> Callable[..., Path]:
     return write_run
 
 
+@pytest.fixture(autouse=True, scope="session")
+def the_process_as_it_is():
+    """Commands that tests call in this process do not change how it allocates memory, which other tests measure."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvicreg.cli.set_up", lambda: None)
+        yield
+
+
 @pytest.fixture(scope="session", params=["generated", "real"])
 def slices(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with tiny-imagenet-200/ and photos/, small parts of both: pictures made up, and real ones."""
