@@ -85,7 +85,7 @@ def publish(run: Path, folder: Path, row: Row) -> None:
     }  # fmt: skip
     write_atomically(folder / WEIGHTS, content)
     write_atomically(folder / DESCRIPTION, json.dumps(about, indent=2).encode() + b"\n")
-    settings = RunFolder(run).settings.replace(out=f"runs/{row['data']}")
+    settings = RunFolder(run).settings.replace(out=f"runs/{row['data']}", data_root=None)
     (folder / "config.yaml").write_text(dump_settings(settings))
     (folder / "card.md").write_text(card(row, about, len(content)))
 

@@ -28,11 +28,12 @@ COMMANDS = {
     "compute": ("compute", {}, (0,)),
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
     "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
+    "neighbours-batches": ("neighbours", {"topic": "batches", "data": ("photos",)}, (0,)),
     "neighbours-spectrum": ("neighbours", {"topic": "spectrum"}, ()),
     "neighbours-family": ("neighbours", {"topic": "family"}, ()),
     "neighbours-constants": ("neighbours", {"topic": "constants", "data": ("cifar10",)}, (0,)),
     "neighbours-views": ("neighbours", {"topic": "views"}, ()),
-    "zoo": ("zoo", {"data": ("mnist", "fashion-mnist")}, ()),
+    "zoo": ("zoo", {"data": ("mnist", "fashion-mnist", "cifar10")}, ()),
     "peers-mnist": ("peers", {"data": "mnist", "images": 55_000, "epochs": 3}, ()),
     "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
 }
