@@ -76,7 +76,6 @@ TOPICS: dict[Topic, Variants] = {
         "rbf": {"kernel": "rbf"},
         "rbf, threshold 0.8": {"kernel": "rbf", "threshold": 0.8},
         "rbf, threshold 0.8, invariance 4": {"kernel": "rbf", "threshold": 0.8, "invariance_weight": 4.0},
-        "vicreg": {"method": "vicreg"},
     },
     "batches": {
         f"{name}, batches of {size}": {**form, "batch_size": size}

@@ -111,7 +111,7 @@ class _Table(Experiment):
             lines.append(line)
         heading = ["model", "form", *(title for data in measured_on for title in (data, "the paper's", "difference"))]
         notes = [tables.note(result.rows)] if result.rows else []
-        return "\n".join([tables.markdown(heading, lines), "", *notes, *result.left_out(), ""])
+        return "\n".join([tables.markdown(heading, lines), "", *notes, *result.left_out(), *result.unfinished(), ""])
 
 
 def beside_the_paper(row: Row) -> Row:

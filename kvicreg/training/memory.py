@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import re
 import resource
@@ -62,6 +63,7 @@ class PeakMemory:
 
     def _restart(self) -> int | None:
         """Begin to watch for a peak; the bytes in use now."""
+        gc.collect()  # what nobody needs any more, and would be given back while the work is watched
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return torch.cuda.memory_allocated(self.device)

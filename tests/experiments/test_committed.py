@@ -29,6 +29,7 @@ COMMANDS = {
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
     "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
     "neighbours-batches": ("neighbours", {"topic": "batches", "data": ("photos",)}, (0,)),
+    "neighbours-threshold": ("neighbours", {"topic": "threshold", "data": ("cifar10",)}, (0,)),
     "neighbours-spectrum": ("neighbours", {"topic": "spectrum"}, ()),
     "neighbours-family": ("neighbours", {"topic": "family"}, ()),
     "neighbours-constants": ("neighbours", {"topic": "constants", "data": ("cifar10",)}, (0,)),
