@@ -50,6 +50,7 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
+        gc.collect()  # what nobody needs any more, and would be given back while the work is watched
         self.start = self._restart()
 
     def of(self, work: Callable[[], object]) -> int | None:
@@ -63,7 +64,6 @@ class PeakMemory:
 
     def _restart(self) -> int | None:
         """Begin to watch for a peak; the bytes in use now."""
-        gc.collect()  # what nobody needs any more, and would be given back while the work is watched
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
             return torch.cuda.memory_allocated(self.device)
