@@ -127,6 +127,9 @@ def main() -> int:
     class FirstGradient(pl.Callback):
         saved = False
 
+        def on_train_batch_start(self, *_: Any) -> None:
+            time.sleep(0.1 if "may-hang" in sys.argv else 0)  # so that who is to hang it finds it at work
+
         def on_before_optimizer_step(self, trainer: pl.Trainer, module: Any, optimizer: Any) -> None:
             if not self.saved and trainer.is_global_zero and resume:
                 gradient = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
