@@ -39,7 +39,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 }
 ENCODERS: dict[str, dict[str, Any]] = {
     "small-cnn": {},
-    "resnet18": {"encoder": "resnet18", "width": 0.5, "stem": "small"},
+    "resnet18": {"encoder": "resnet18", "width": 0.5, "stem": "small", "batch_size": 64},
 }
 FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
 
@@ -52,7 +52,7 @@ class Compute(Experiment, name="compute"):
 
     Examples:
         python -m experiments compute --out docs/results --part 1/2
-        python -m experiments compute --encoder resnet18 --epochs 10 --only-names rbf "vicreg, published" --seeds 0
+        python -m experiments compute --encoder resnet18 --epochs 8 --only-names rbf "vicreg, published" --seeds 0
     """
 
     columns = ("core_seconds",)

@@ -98,7 +98,10 @@ class RunFolder:
         return working_on(self.path, work)
 
     def prepare(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the folder, which this process holds, ready for training, or say why it can't be used."""
+        """Make the folder, which this process holds, ready for training, or say why it can't be used.
+
+        A new run's folder is empty afterwards: the settings, by which a run is known, are to be its first file.
+        """
         if resume:
             for leftover in self.path.glob("**/.*.tmp"):  # of a write that was cut short
                 leftover.unlink()
@@ -113,7 +116,6 @@ class RunFolder:
                     f"{self.path} is not a run folder, so --overwrite leaves it alone: choose another --out"
                 )
             self._empty()
-        self.checkpoint("last").parent.mkdir(exist_ok=True)
 
     def _empty(self) -> None:
         # the config goes last: cut short, what is left is still a run that --overwrite may replace

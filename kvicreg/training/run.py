@@ -97,6 +97,7 @@ def train(
                 run.write_settings(settings)
                 if settings.model.has_start:
                     save_weights(method.encoder, run.start)
+            run.checkpoint("last").parent.mkdir(exist_ok=True)
             console.print("\n".join(lines), highlight=False, soft_wrap=True)
         _fit(trainer, module, guard, last)
         if trainer.is_global_zero:

@@ -79,13 +79,13 @@ def main(argv: list[str] | None = None) -> int:
             write_result(folder, read_verdicts(work, folder), RESULTS)
             continue
         copy_repository(work, folder)
-        run_mutmut(work, ["none"])  # makes the faults and finds out which test reaches which function
+        run_mutmut(work, folder, ["none"])  # makes the faults and finds out which test reaches which function
         leave_out_slow_tests(work)
         verdicts = read_verdicts(work, folder)
         tried = pending(sample(verdicts, given.count, given.seed), verdicts, again=given.again)
         print(f"{folder}: {len(tried):,} of {len(verdicts):,} faults to try", flush=True)
         if tried:
-            run_mutmut(work, tried)
+            run_mutmut(work, folder, tried)
         write_result(folder, read_verdicts(work, folder), RESULTS)
         print(f"{folder}: {RESULTS / folder}.json", flush=True)
     return 0
@@ -105,23 +105,22 @@ def copy_repository(work: Path, folder: str) -> None:
         (work / "pyproject.toml").write_text(settings)
 
 
-def run_mutmut(work: Path, names: Iterable[str]) -> None:
+def run_mutmut(work: Path, folder: str, names: Iterable[str]) -> None:
     """Let mutmut try these faults, one at a time; it keeps each verdict as it comes."""
     program = Path(sys.executable).with_name("mutmut")
     (work / "mutants").mkdir(exist_ok=True)  # Python forgets a path that is not there when it starts
     log = work / "mutmut.log"
-    with log.open("a") as out:
-        subprocess.run(
-            [program, "run", "--max-children", "1", *names], cwd=work, env=environment(work), stdout=out, stderr=out
-        )
-    if not (work / "mutants" / "mutmut-stats.json").is_file():
+    command = [program, "run", "--max-children", "1", *names]
+    with log.open("w") as out:
+        subprocess.run(command, cwd=work, env=environment(work, TESTS[folder]), stdout=out, stderr=out)
+    if not (work / "mutants" / "mutmut-stats.json").is_file() or "Failed to run clean test" in log.read_text():
         raise RuntimeError(f"the tests do not pass before anything is changed: see {log}")
 
 
-def environment(work: Path) -> dict[str, str]:
-    """That of tests on the copy, with the packages that `make peers` installs apart from the others."""
-    path = os.pathsep.join([str(work / "mutants"), str(Path(sys.executable).parents[1] / "peers")])
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+def environment(work: Path, tests: Iterable[str]) -> dict[str, str]:
+    """That of these tests on the copy; with other libraries' encoders among them, what `make peers` installs apart."""
+    peers = [str(Path(sys.executable).parents[1] / "peers") for test in tests if "backbones" in test]
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(work / "mutants"), *peers])}
 
 
 def leave_out_slow_tests(work: Path) -> None:
@@ -146,7 +145,7 @@ def meet(work: Path, folder: str, tests: list[str]) -> None:
         ran = subprocess.run(
             command,
             cwd=work / "mutants",
-            env=environment(work) | {"MUTANT_UNDER_TEST": name},
+            env=environment(work, tests) | {"MUTANT_UNDER_TEST": name},
             capture_output=True,
             text=True,
         )

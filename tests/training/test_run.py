@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 
 import lightning.pytorch as pl
 import numpy as np
@@ -85,6 +86,13 @@ def test_an_existing_run_is_neither_overwritten_nor_mixed_with(tiny_config, tiny
     with pytest.raises(FileExistsError, match="not a run folder"):
         train(tiny_config.replace(out=str(tmp_path / "photos")), data=tiny_data, quiet=True, overwrite=True)
     assert (tmp_path / "photos" / "dear.txt").exists()
+
+
+def test_a_run_killed_before_its_settings_are_written_begins_once_more(tiny_config, tiny_data, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(RunFolder, "write_settings", lambda *_: sys.exit("killed"))
+        train(tiny_config, data=tiny_data, quiet=True)
+    assert RunFolder(train(tiny_config, data=tiny_data, quiet=True)).is_finished
 
 
 def test_resuming_a_finished_run_changes_nothing(tiny_config, tiny_data):
