@@ -111,9 +111,9 @@ def measure(
     def step(count: int) -> None:
         _step(module, optimizer, images[rows[:count]], samples[rows[:count]], device)
 
-    memory = PeakMemory(device)
-    step(few)  # the first one makes the optimizer's state, and chooses algorithms
-    smaller, larger = memory.of(lambda: step(few)), memory.of(lambda: step(2 * few))
+    with PeakMemory(device) as memory:
+        step(few)  # the first one makes the optimizer's state, and chooses algorithms
+        smaller, larger = memory.of(lambda: step(few)), memory.of(lambda: step(2 * few))
     image_bytes = None if smaller is None or larger is None else max(0, larger - smaller) // few
     fixed_bytes = None if smaller is None or image_bytes is None else max(0, smaller - image_bytes * few)
     if not timed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,42 +19,93 @@ from experiments.common.subsets import STAND_INS
 from experiments.paper_tables import Table1, Table2, Table3, beside_the_paper
 from kvicreg.data import load
 
-PICTURES = ("figure-umap", "figure-eigenvalues", "figure-polynomial", "figure-rbf", "collapse-map", "study-cifar10",
-            "defaults-vs-vicreg", "defaults-vs-vicreg-grids", "bench-loss/latency", "bench-loss/memory",
-            "theory-non-collapse", "pull", "selection/selection", "fairness/fairness")  # fmt: skip
-TABLES = ("table1", "table2", "table3", "mnist", "figure-umap", "figure-polynomial", "figure-rbf", "collapse-map",
-          "study", "defaults-vs-vicreg", "peers-mnist-small", "neighbours-family")  # fmt: skip
+FILES = {  # what each writes: tables as md, csv and json, pictures as png and svg
+    "table1": (["table1"], []),
+    "table2": (["table2"], []),
+    "table3": (["table3"], []),
+    "mnist": (["mnist"], []),
+    "peers": (["peers-mnist-small"], []),
+    "neighbours": (["neighbours-family"], []),
+    "own-images-rates": (["own-images-rates"], []),
+    "own-images": (["own-images"], []),
+    "zoo": (["zoo"], []),
+    "compute": (["compute"], ["compute"]),
+    "small-data": (["small-data"], ["small-data"]),
+    "study": (["study"], ["study-cifar10"]),
+    "defaults-vs-vicreg": (["defaults-vs-vicreg"], ["defaults-vs-vicreg", "defaults-vs-vicreg-grids"]),
+    "collapse-map": (["collapse-map"], ["collapse-map"]),
+    "figure-umap": (["figure-umap"], ["figure-umap"]),
+    "figure-eigenvalues": (["figure-eigenvalues"], ["figure-eigenvalues"]),
+    "figure-polynomial": (["figure-polynomial"], ["figure-polynomial"]),
+    "figure-rbf": (["figure-rbf"], ["figure-rbf"]),
+    "figure-latency": ([], ["bench-loss/latency", "bench-loss/memory"]),
+    "default-encoder": ([], []),
+    "fairness": ([], ["fairness/fairness"]),
+    "pull": ([], ["pull"]),
+    "selection": ([], ["selection/selection"]),
+    "tables": ([], []),
+    "theory": ([], ["theory-non-collapse"]),
+}
 
 
 def quiet(_: str) -> None:
     pass
 
 
-@pytest.mark.slow
-def test_all_at_smoke_size(tmp_path, capsys):
-    assert main(["all", "--budget", "smoke", "--runs", f"{tmp_path}/runs", "--out", f"{tmp_path}"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"Results: {tmp_path}"
-    for name in PICTURES:
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000, name
-        assert "<svg" in (tmp_path / f"{name}.svg").read_text(), name
-    for name in TABLES:
-        written = json.loads((tmp_path / f"{name}.json").read_text())
-        with (tmp_path / f"{name}.csv").open() as file:
-            assert len(list(csv.DictReader(file))) == len(written["rows"]) > 0, name
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Where all experiments of a process leave their runs, which they share, and results."""
+    return tmp_path_factory.mktemp("experiments")
+
+
+def smoke(folder: Path) -> Job:
+    return Job("smoke", runs=folder / "runs", out=folder, say=quiet)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_at_smoke_size(name, folder):
+    kind = load_all()[name]
+    kind(**kind.few).run(smoke(folder))
+    tables, pictures = FILES[name]
+    for picture in pictures:
+        assert (folder / f"{picture}.png").stat().st_size > 10_000, picture
+        assert "<svg" in (folder / f"{picture}.svg").read_text(), picture
+    for table in tables:
+        written = json.loads((folder / f"{table}.json").read_text())
+        with (folder / f"{table}.csv").open() as file:
+            assert len(list(csv.DictReader(file))) == len(written["rows"]) > 0, table
         assert written["budget"] == "smoke"
-        assert "made up" in (tmp_path / f"{name}.md").read_text()
+        assert "made up" in (folder / f"{table}.md").read_text()
         for row in written["rows"]:  # every number has the settings of its run
             of_run = {"data", "holdout"} if row["method"] == "raw pixels" else {"data", "seed", "holdout"}
-            assert of_run <= {*written["shared"], *row["config"]}, name
-    peers = {row.get("name") for row in json.loads((tmp_path / "table1.json").read_text())["rows"]}
-    assert {*paper_tables.PEERS, *paper_tables.KERNELS[:2], "vicreg", "supervised"} <= peers
-    moved = json.loads((tmp_path / "table3.json").read_text())["rows"]
-    assert {row["measured_on"] for row in moved} == {"stl10"}
+            assert of_run <= {*written["shared"], *row["config"]}, table
 
-    again = Job("smoke", runs=tmp_path / "runs", out=tmp_path / "again", say=quiet)
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
-    Table2().run(again)
-    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("encoder.safetensors")}
+
+def test_table_1_has_all_methods_and_table_3_is_measured_elsewhere(folder):
+    peers = {row.get("name") for row in Table1().run(smoke(folder)).rows}
+    assert {*paper_tables.PEERS, *paper_tables.KERNELS[:2], "vicreg", "supervised"} <= peers
+    assert {row["measured_on"] for row in Table3().run(smoke(folder)).rows} == {"stl10"}
+
+
+def test_what_is_finished_is_not_run_again(folder):
+    def encoders() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (folder / "runs").rglob("encoder.safetensors")}
+
+    Table2().run(smoke(folder))
+    before = encoders()
+    Table2().run(replace(smoke(folder), out=folder / "again"))
+    assert before == encoders() != {}
+
+
+def test_all_runs_every_experiment_in_its_turn(tmp_path, monkeypatch, capsys):
+    assert set(FILES) == set(load_all())
+    monkeypatch.setattr("experiments.__main__.load_all", lambda: {n: load_all()[n] for n in ("own-images", "zoo")})
+    assert main(["all", "--budget", "smoke", "--runs", f"{tmp_path}/runs", "--out", f"{tmp_path}"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert [line for line in out if line.startswith("---")] == ["--- 1/2 own-images", "--- 2/2 zoo"]
+    assert out[-1] == f"Results: {tmp_path}"
+    assert (tmp_path / "own-images.json").is_file()
+    assert (tmp_path / "zoo.json").is_file()
 
 
 def test_every_experiment_is_listed_with_what_it_does(capsys):

@@ -5,6 +5,7 @@ Steps are not timed here: a made-up cost stands for them, except where the measu
 
 from __future__ import annotations
 
+import gc
 import math
 import re
 import resource
@@ -285,10 +286,23 @@ def test_the_predicted_memory_is_about_what_a_large_batch_takes():
         pytest.skip("this system does not tell the peak of a process's memory")
     step = SelfSupervised(build_method(settings), settings, data=data, views=views)
     optimizer, samples = settings.optimizer.build(step.method), torch.arange(512)
-    peak = PeakMemory(CPU).of(lambda: _step(step, optimizer, data.fetch(samples), samples, CPU))
+    with PeakMemory(CPU) as memory:
+        peak = memory.of(lambda: _step(step, optimizer, data.fetch(samples), samples, CPU))
     assert 0.8 * peak < cost.bytes(512) < 2 * peak
     assert cost.largest_batch(cost.bytes(512)) == pytest.approx(512, abs=1)
     assert math.isfinite(cost.seconds(512))
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_given_back_while_memory_is_measured(collects):
+    was = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with PeakMemory(CPU):
+            assert not gc.isenabled()
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 LIMITED = """
