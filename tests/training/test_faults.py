@@ -19,7 +19,8 @@ from kvicreg.operators import eigenvalues as solver
 from kvicreg.storage import working_on
 from kvicreg.training import train
 from kvicreg.training.alarm import NotFinite
-from kvicreg.training.replay import replay
+from kvicreg.training.faults import is_out_of_memory
+from kvicreg.training.replay import explain, replay
 
 
 def weights(folder):
@@ -72,6 +73,59 @@ def test_replay_finds_the_gradient_that_spoilt_the_weights(tiny_config, tiny_dat
     assert not list((tmp_path / "run" / "checkpoints").iterdir()), "broken weights are not kept"
     assert any("second" in name for name in found["gradient"]["weights"])
     assert any("second" in name for name in found["after"]) == (when == 4)
+
+
+def test_replay_shows_the_network_the_views_of_the_run(tiny_config, tiny_data, tmp_path):
+    class Watched(Poisoned):
+        def forward(self, x):
+            if self.training:
+                self.last = x.detach().clone()
+            return super().forward(x)
+
+    config = tiny_config.replace(rotation=0.0, zoom=0.0)
+    encoders = [Watched(3, lambda x: x * torch.nan) for _ in range(2)]
+    with pytest.raises(NotFinite):
+        train(config, encoder=encoders[0], data=tiny_data, quiet=True)
+    replay(tmp_path / "run", encoder=encoders[1], data=tiny_data, quiet=True)
+    assert encoders[0].last.equal(encoders[1].last)
+
+
+OUTCOME = {"batch": 4, "loss": "nan", "batch_is_the_same": True, "gradient": None, "weights": [], "module": None}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "sentence"),
+    [
+        ({"gradient": {"batch": 3, "weights": ["a"]}}, "It begins in the gradient of batch 3, in a."),
+        ({"weights": ["a", "b", "c", "d"]}, "The weights were not finite before it: a, b, c and 1 more."),
+        ({"module": "encoder.stem"}, "It begins in the output of encoder.stem; all weights"),
+        ({"after": ["a", "b"], "loss": 1.5}, "the weights after the step are not: a, b."),
+        ({"loss": 1.5}, "It did not happen again"),
+        ({}, "it begins in the loss"),
+    ],
+)
+def test_every_outcome_of_a_replay_has_a_sentence(outcome, sentence):
+    first, *rest = explain({**OUTCOME, "after": [], **outcome})
+    assert first == f"The loss of batch 4 is {outcome.get('loss', 'nan')}."
+    assert len(rest) == 1
+    assert sentence in rest[0]
+    changed = explain({**OUTCOME, "after": [], **outcome, "batch_is_the_same": False})
+    assert "the data have changed" in changed[1]
+
+
+@pytest.mark.parametrize(
+    ("error", "is_it"),
+    [
+        (MemoryError(), True),
+        (torch.OutOfMemoryError("CUDA"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), True),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("the memory of an elephant"), False),
+    ],
+)
+def test_what_allocators_say_is_known(error, is_it):
+    assert is_out_of_memory(error) == is_it
 
 
 def test_replay_without_a_fault_says_so(make_run, tmp_path, capsys):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import pytest
+from rich.console import Console
 
 from kvicreg.cli import main
+from kvicreg.runs import RunFolder
 from kvicreg.training import progress, record, train
+from kvicreg.training.run import _tell_unreadable
 
 
 class Slow(pl.Callback):
@@ -66,3 +71,25 @@ def test_the_parameters_are_the_encoders_and_the_projectors_beside(tiny_config, 
     told = " ".join(capsys.readouterr().out.split())
     assert f"small-cnn, {count[0]:,} parameters, features of width" in told
     assert f"(projector: {count[1]:,} more)" in told
+
+
+def test_beside_a_bar_stands_what_fits():
+    values = {"loss": 3.0, "effective_rank": 12.4, "images_per_second": 1234.5}
+    assert progress.abridge({}) == ""
+    assert progress.abridge(values) == "loss 3 rank 12 1,234/s"
+    terms = {"invariance": 0.1234, "variance": 1.0, "covariance": 20.0}
+    assert progress.abridge(values | terms) == "inv 0.123 var 1 cov 20 rank 12 1,234/s"
+
+
+def test_files_that_could_not_be_read_are_told_and_listed(tmp_path, capsys):
+    for count, sentence in ((1, "1 file could not be read (0.png): see"), (4, "(0.png, 1.png, 2.png, ...): see")):
+        folder = RunFolder(tmp_path / str(count))
+        folder.path.mkdir()
+        data = SimpleNamespace(unreadable=[Path(f"{number}.png") for number in range(count)])
+        _tell_unreadable(data, folder, Console())
+        told = capsys.readouterr().out
+        assert sentence in told
+        listed = Path(told.split(": see ")[1].strip())
+        assert listed.read_text().split() == [f"{number}.png" for number in range(count)]
+    _tell_unreadable(SimpleNamespace(unreadable=[]), folder, Console())
+    assert capsys.readouterr().out == ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import re
 import resource
 import subprocess
@@ -25,7 +26,7 @@ from kvicreg.selection.study import start_study
 from kvicreg.training import plan as module
 from kvicreg.training.build import build_method, build_views, resolve
 from kvicreg.training.cost import Cost, _step, measure
-from kvicreg.training.memory import PeakMemory, available_bytes
+from kvicreg.training.memory import PeakMemory, available_bytes, total_bytes, used_bytes
 from kvicreg.training.module import SelfSupervised
 from kvicreg.training.plan import chosen, plan
 
@@ -291,6 +292,25 @@ def test_the_predicted_memory_is_about_what_a_large_batch_takes():
     assert 0.8 * peak < cost.bytes(512) < 2 * peak
     assert cost.largest_batch(cost.bytes(512)) == pytest.approx(512, abs=1)
     assert math.isfinite(cost.seconds(512))
+
+
+def test_the_memory_of_a_gpu_is_asked_of_that_gpu(monkeypatch):
+    second, reset = torch.device("cuda", 1), []
+    answers = {"mem_get_info": (600, 1000), "memory_reserved": 70, "memory_allocated": 50, "max_memory_allocated": 90}
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, {second: answer}.__getitem__)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset.append)
+    assert (total_bytes(second), available_bytes(second), used_bytes(second)) == (1000, 620, 50)
+    with PeakMemory(second) as memory:
+        assert memory.of(list) == 40
+    assert reset == [second, second]
+
+
+def test_without_affinity_all_cores_count_and_one_where_nobody_knows(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    for count, cores in ((6, 6), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        assert module.cores() == cores
 
 
 @pytest.mark.parametrize("collects", [True, False])

@@ -89,9 +89,10 @@ def test_an_existing_run_is_neither_overwritten_nor_mixed_with(tiny_config, tiny
 
 
 def test_a_run_killed_before_its_settings_are_written_begins_once_more(tiny_config, tiny_data, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+    with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "write_settings", lambda *_: sys.exit("killed"))
-        train(tiny_config, data=tiny_data, quiet=True)
+        with pytest.raises(SystemExit, match="killed"):
+            train(tiny_config, data=tiny_data, quiet=True)
     assert RunFolder(train(tiny_config, data=tiny_data, quiet=True)).is_finished
 
 
