@@ -42,9 +42,10 @@ TESTS = {
 """The tests that are to notice the faults of each folder."""
 SLOW = (
     "not compiled and not do_not_escape and not nothing_in_common and not three and not two_processes "
-    "and not method_processes and not test_processes and not test_nodes"
+    "and not method_processes and not test_processes and not test_nodes and not library_that_is_not_there"
 )
-"""Left out from the start: tests of many seconds, and those that see the package in other processes."""
+"""Left out from the start: tests of many seconds, those that see the package in other processes, and of what is absent
+where `make peers` has installed it."""
 LONGEST = 10.0
 """Seconds of a test that is worth repeating for every fault that the others let through."""
 SURVIVED, NO_TESTS = 0, 33

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import torch
 
 from kvicreg.models import Projector, build_encoder
 from kvicreg.models.encoder import IMAGENET
-from kvicreg.runs import RunFolder, Settings, load_encoder, save_encoder
+from kvicreg.runs import RunFolder, Settings, load_encoder, save_encoder, start
 from kvicreg.runs.start import fill_with_start, start_normalization
 from kvicreg.runs.stored import StoredEncoder, is_checkpoint
 
@@ -273,6 +275,32 @@ def test_a_checkpoint_has_the_encoder_or_its_average(run, average, caplog):
     assert all(
         value.equal(expected[k]) for k, value in load_encoder(run.path, which="last").encoder.state_dict().items()
     )
+
+
+def test_weights_to_start_from_are_named_and_read_as_the_encoders_family_does(run, monkeypatch):
+    monkeypatch.setattr(start, "start_from", lambda *given: given)
+    write_encoder(run.path)
+    family, encoder = SimpleNamespace(choice="resnet18", published=lambda: {"w": 1}), small()
+    published = SimpleNamespace(pretrained=True, encoder=family)
+    assert fill_with_start(encoder, published) == [
+        (encoder, {"w": 1}, "the published weights of resnet18", family),
+    ]
+    init = SimpleNamespace(pretrained=False, encoder=family, init=str(run.path))
+    [(filled, weights, source, options)] = fill_with_start(encoder, init)
+    assert (filled, source, options) == (encoder, str(run.path), family)
+    assert set(weights) == set(encoder.state_dict())
+
+
+class Bomb:
+    def __reduce__(self):
+        return Path.touch, (Path("exploded"),)
+
+
+def test_code_in_a_checkpoint_is_not_run_to_see_whose_it_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"batches_done": Bomb()}, tmp_path / "theirs.ckpt")
+    assert not is_checkpoint(tmp_path / "theirs.ckpt")
+    assert not Path("exploded").exists()
 
 
 def test_checkpoints_are_known_wherever_they_lie(run, tmp_path):

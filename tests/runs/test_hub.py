@@ -52,6 +52,7 @@ def test_an_encoder_comes_back_as_it_went(run, tmp_path, monkeypatch):
     assert push(run, "me/digits", api=hub) == "https://huggingface.co/me/digits"
     assert hub.private == {"me/digits": True}
     assert "28 pixels" in (tmp_path / "hub/me/digits/README.md").read_text()
+    assert '\n  "image_size": 28,\n' in (tmp_path / "hub/me/digits/encoder.json").read_text(), "for people to read"
     monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.snapshot_download)
     folder = pull("me/digits", tmp_path / "pulled")
     x = torch.randn(2, 1, 28, 28)
