@@ -10,7 +10,7 @@ from source_files import CLASSES, COUNT, arrow_table
 
 from kvicreg.data import load
 
-constants = pytest.importorskip("huggingface_constants")
+constants = pytest.importorskip("huggingface_hub.constants")
 
 
 @pytest.fixture
