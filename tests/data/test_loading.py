@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from kvicreg.data import ArrayData, FileData, load
-from kvicreg.data.catalogue import data_root
+from kvicreg.data.catalogue import DATA_SETS, data_root
+from kvicreg.data.loading import source_name
 
 Writer = Callable[..., list[Path]]
 
@@ -222,3 +223,103 @@ def test_the_range_of_intensities_is_that_of_the_training_images(tmp_path):
     assert load(tmp_path, "test").intensity == load(tmp_path, "train").intensity
     assert load(tmp_path, "test", image_size=8, channels=1).intensity == load(tmp_path, "train").intensity
     assert load(tmp_path, "test", image_size=8, channels=1, intensity="0:1000").intensity.text == "0:1000"
+
+
+def test_size_and_channels_that_are_not_given_are_those_of_training(tmp_path: Path, write_images: Writer) -> None:
+    (tmp_path / "train").mkdir()
+    for k in range(2):
+        Image.fromarray(np.full((12, 12), 1000 * k, np.uint16)).save(tmp_path / "train" / f"{k}.png")
+    write_images(tmp_path / "test", 2, (20, 20))
+    assert load(tmp_path).shape == (1, 12, 12)
+    assert load(tmp_path, "test").shape == (1, 12, 12)
+    assert load(tmp_path, "test", image_size=8).shape == (1, 8, 8)
+    assert load(tmp_path, "test", channels=3).shape == (3, 12, 12)
+    assert load(tmp_path, "test", image_size=8, channels=3).shape == (3, 8, 8)
+    assert load(tmp_path, "test").split == "test"
+
+
+def test_a_split_without_training_has_a_size_of_its_own(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "test", 2, (20, 20))
+    assert load(tmp_path, "test").shape == (3, 20, 20)
+
+
+def test_how_files_are_read_reaches_them(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "a", 2)
+    data = load(tmp_path, fit="stretch", pages="channels", class_level="none")
+    assert (data.fit, data.pages, data.labels, data.name) == ("stretch", "channels", None, tmp_path.name)
+    assert data.notes == ("no classes: folders are not taken as labels (--class-level chooses)",)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("a/photos.tar.gz", "photos.tar"), ("s3://bucket/photos", "photos"), ("part-{0..3}.tar", "part"),
+        ("x/train_{0..3}.tar", "train"), ("{0..3}.tar", "images"), ("hf:user/name", "name"), ("/", "images"),
+    ],
+)  # fmt: skip
+def test_what_images_are_called(source: str, name: str) -> None:
+    assert source_name(source) == name
+
+
+def test_a_folder_is_called_by_its_own_name_wherever_one_stands(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "my.photos").mkdir()
+    monkeypatch.chdir(tmp_path / "my.photos")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert source_name(".") == source_name("~/my.photos") == "my.photos"
+
+
+def test_wrong_arguments_are_told_in_whole_sentences(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="^image_size: expected at least 1, got 0$"):
+        load("mnist-small", image_size=0)
+    assert load("mnist-small", image_size=1, channels=32).shape == (32, 1, 1)
+    names = ", ".join(DATA_SETS)
+    message = f"^data: 'zzz' is neither a data set's name nor a folder or file here; the names are {names}$"
+    with pytest.raises(ValueError, match=message):
+        load("zzz")
+    with pytest.raises(ValueError, match="^fit: mnist is a data set known by name, which does not read it$"):
+        load("mnist", pages="images", fit="stretch")
+    with pytest.raises(ValueError, match="^pages: tiny-imagenet is a data set known by name, which does not read it$"):
+        load("tiny-imagenet", pages="images", fit="stretch")
+    with pytest.raises(
+        ValueError, match="^split: mnist has 'train' and 'test' only; 'unlabelled' is a split of stl10$"
+    ):
+        load("mnist", "unlabelled", root=tmp_path)
+    missing = f"^data: mnist is not in {tmp_path}; fetch it with: kvicreg data get mnist$"
+    with pytest.raises(ValueError, match=missing):
+        load("mnist", root=tmp_path)
+    with pytest.raises(
+        ValueError, match=f"^data: imagenet100 is not in {tmp_path}. {DATA_SETS['imagenet100'].how[:20]}"
+    ):
+        load("imagenet100", root=tmp_path)
+
+
+@pytest.mark.parametrize(("name", "cat"), [("cifar10", "cat"), ("mnist", "3"), ("digits", "3"), ("stl10", "cat")])
+def test_names_of_the_classes_of_known_data(tmp_path: Path, name: str, cat: str) -> None:
+    (tmp_path / name).mkdir()
+    for file in DATA_SETS[name].files:
+        content = bytes([3]) if "_y" in file else bytes(3 * 96 * 96) if name == "stl10" else bytes([3]) + bytes(3072)
+        (tmp_path / name / file).write_bytes(content)
+    if name == "mnist":
+        for stem in ("train", "t10k"):
+            write_idx(tmp_path / name / f"{stem}-images-idx3-ubyte", np.zeros((1, 28, 28), np.uint8))
+            write_idx(tmp_path / name / f"{stem}-labels-idx1-ubyte", np.full(1, 3, np.uint8))
+    train, val = load(name, root=tmp_path), load(name, "val", root=tmp_path)
+    assert train.class_names == val.class_names
+    assert len(train.class_names) == 10
+    assert train.class_names[3] == cat
+    assert (train.name, train.split, val.split) == (name, "train", "val")
+
+
+def test_known_images_are_brought_to_a_size_and_channels() -> None:
+    whole = load("mnist-small")
+    small = load("mnist-small", "val", image_size=14, channels=3)
+    assert small.shape == (3, 14, 14)
+    assert len(small) == 2000
+    shrunk = torch.nn.functional.interpolate(
+        load("mnist-small", "test").fetch(torch.tensor([1999])), (14, 14), mode="bilinear", antialias=True
+    )
+    assert torch.equal(small.fetch(torch.tensor([1999])), shrunk.expand(-1, 3, -1, -1))
+    assert torch.equal(
+        load("mnist-small", channels=2).fetch(torch.tensor([5]))[:, 1], whole.fetch(torch.tensor([5]))[:, 0]
+    )
+    assert len(load("digits")) == 1797 - 360
