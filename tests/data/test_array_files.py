@@ -144,7 +144,6 @@ def test_tensors_of_eight_bits_are_not_copied_and_others_have_a_range() -> None:
     assert half.intensity == Intensity((0.0,), (2.0,))
     assert half.notes == ("values of type float32: intensity 0:2 is black to white",)
     assert levels(half) == [0, 255]
-    assert ArrayData(np.zeros((0, 1, 4, 4), np.uint16)).intensity == Intensity((0.0,), (1.0,))
 
 
 def test_of_many_values_evenly_spaced_images_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
