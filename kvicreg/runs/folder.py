@@ -134,6 +134,7 @@ class RunFolder:
 
     def write_settings(self, settings: Settings) -> None:
         write_atomically(self.config, dump_settings(settings).encode())
+        vars(self).pop("settings", None)  # those that were read before
 
     # ---- the record of training
 

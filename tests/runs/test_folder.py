@@ -40,6 +40,10 @@ def write_encoder(folder, **more):
 def test_a_folder_is_a_run_by_its_config(run, tmp_path):
     assert RunFolder.open(run.path).settings == Settings.of(epochs=3)
     assert (run.name, run.exists, run.is_finished) == ("run", True, False)
+    assert run.settings.schedule.epochs == 3
+    run.write_settings(Settings.of(epochs=4))
+    assert run.settings.schedule.epochs == 4
+    run.write_settings(Settings.of(epochs=3))
     assert repr(run) == f"RunFolder({str(run.path)!r})"
     with pytest.raises(FileNotFoundError, match="there is no run folder .*other"):
         RunFolder.open(tmp_path / "other")
