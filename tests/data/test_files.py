@@ -12,7 +12,7 @@ from PIL import Image
 
 from kvicreg.data import FileData, batches, in_order
 from kvicreg.data.pixels import decode
-from kvicreg.data.survey import common_size
+from kvicreg.data.survey import common_size, survey
 
 Writer = Callable[..., list[Path]]
 
@@ -123,3 +123,38 @@ def test_a_subset_keeps_paths_labels_and_size(tmp_path: Path, write_images: Writ
     assert part.labels.tolist() == [4, 1]
     assert part.shape == (1, 8, 8)
     assert part.class_names == list("abcdef")
+
+
+def test_a_survey_looks_at_evenly_spaced_images(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path / "a", 2, (9, 12)) + write_images(tmp_path / "b", 1, (30, 40))
+    assert survey(paths) == (3, 9, 3, 0, 0, 0, 1)
+    looked: list[str] = []
+    survey([Path(str(k)) for k in range(200)], lambda path: looked.append(path.name) or paths[0])
+    assert looked == [str(k) for k in range(0, 200, 3)]
+    assert survey([tmp_path / "none.png"]) is None
+    assert common_size([tmp_path / "none.png"]) == 224
+
+
+def test_no_files_and_wrong_channels_are_refused(tmp_path: Path, write_images: Writer) -> None:
+    with pytest.raises(ValueError, match="^mine: there is no image in it$"):
+        FileData([], name="mine")
+    paths = write_images(tmp_path, 2)
+    with pytest.raises(ValueError, match="^files: there is no image in it$"):
+        FileData(paths).subset([])
+    with pytest.raises(ValueError, match="^channels: expected 1 to 32, got 0$"):
+        FileData(paths, channels=0)
+    missing = FileData([tmp_path / "none.png"])
+    assert (missing.shape, missing.intensity, missing.notes) == ((3, 224, 224), None, ())
+
+
+def test_half_of_the_files_may_be_bad_and_their_faults_are_short(tmp_path: Path, write_images: Writer) -> None:
+    paths = write_images(tmp_path, 4)
+
+    def read(path: Path) -> Path:
+        if path in paths[:2]:
+            raise ValueError("x  y\n" * 100 if path == paths[0] else "")
+        return path
+
+    data = FileData(paths, size=8, read=read)
+    data.fetch(torch.arange(4))
+    assert data.faults == {paths[0]: ("x y " * 100)[:200], paths[1]: "ValueError"}

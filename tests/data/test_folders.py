@@ -234,3 +234,50 @@ def test_files_that_are_left_out_are_counted(tmp_path: Path, write_images: Write
     (tmp_path / "b" / "x.heic").write_bytes(b"")
     with pytest.raises(ValueError, match=r"there is no image in it .*; 1 file is left out, .*: 1 \.heic"):
         list_folder(tmp_path / "b", "train")
+
+
+@pytest.mark.parametrize("split", ["val", "test", "unlabelled"])
+def test_a_missing_split_names_the_folder(tmp_path: Path, write_images: Writer, split: str) -> None:
+    write_images(tmp_path / "a", 1)
+    with pytest.raises(ValueError, match=f"^split: {tmp_path} has no {split!r} split; put it into a subfolder"):
+        list_folder(tmp_path, split)
+
+
+def test_folders_are_sorted_as_paths_and_links_are_followed_once(tmp_path: Path, write_images: Writer) -> None:
+    for name in ("a-b", "a", "a/deep"):
+        write_images(tmp_path / name, 1)
+    (tmp_path / "a" / "again").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "a-b")
+    others: list[str] = []
+    (tmp_path / "a" / "x.txt").write_text("")
+    names = [path.relative_to(tmp_path).as_posix() for path in images_below(tmp_path, others)]
+    assert names == ["a/000.png", "a/deep/000.png", "a-b/000.png"]
+    assert others == ["x.txt"]
+
+
+def test_classes_of_a_folder_that_is_given_as_a_dot(tmp_path: Path, write_images: Writer, monkeypatch) -> None:
+    write_images(tmp_path / "cat", 1)
+    write_images(tmp_path / "dog", 1)
+    monkeypatch.chdir(tmp_path)
+    assert list_folder(Path(), "train").class_names == ["cat", "dog"]
+
+
+def test_classes_of_a_list_that_are_not_there_are_told(tmp_path: Path, write_images: Writer) -> None:
+    write_images(tmp_path / "train" / "x", 1)
+    listing = list_folder(tmp_path, "train", ["none", "x"])
+    assert (listing.labels.tolist(), listing.class_names) == ([1], ["none", "x"])
+    with pytest.raises(ValueError, match=f"^{tmp_path}/train: there is no image in it of the classes a, b, c, ...$"):
+        list_folder(tmp_path, "train", ["a", "b", "c", "d"])
+
+
+def test_what_tiny_imagenet_lacks_is_told(tmp_path: Path, write_images: Writer) -> None:
+    write_tiny_imagenet(tmp_path, write_images)
+    (tmp_path / "words.txt").unlink()
+    assert list_folder(tmp_path, "train").class_names == ["n02", "n01"]
+    assert list_folder(tmp_path, "unlabelled")[1:3] == (None, None)
+    (tmp_path / "test").rename(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=rf"^split: {tmp_path} has no unlabelled images \(test/images\)$"):
+        list_folder(tmp_path, "unlabelled")
+    (tmp_path / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn99\n")
+    with pytest.raises(ValueError, match=f"^{tmp_path}: there is no image in its 'val' split$"):
+        list_folder(tmp_path, "val")

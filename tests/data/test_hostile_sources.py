@@ -213,3 +213,37 @@ def test_a_damaged_tiff_never_stops_a_folder(tmp_path: Path, data: st.DataObject
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     (folder / "3.tif").write_bytes(content)
     read_all(folder)
+
+
+@pytest.mark.parametrize("kind", ["tar_archive", "zip_archive"])
+def test_a_member_may_be_as_large_as_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    path = (tarred if kind == "tar_archive" else zipped)(tmp_path)
+    largest = max(len(encoded(k)) for k in range(12))
+    monkeypatch.setattr(f"kvicreg.data.sources.{kind}.MAX_MEMBER", largest)
+    read_all(path)
+    monkeypatch.setattr(f"kvicreg.data.sources.{kind}.MAX_MEMBER", 10)
+    with pytest.raises(ValueError, match=rf"\(it claims {len(encoded(0))} bytes, expected at most 10\)"):
+        read_all(path)
+
+
+def test_a_tar_with_labels_is_a_shard_unless_its_folders_are_the_classes(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        for name, content in (
+            ("a/0.png", encoded(0)),
+            ("a/0.cls", b"dog"),
+            ("b/1.png", encoded(1)),
+            ("b/1.cls", b"ant"),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    assert load(tmp_path / "x.tar").class_names == ["ant", "dog"]
+    assert load(tmp_path / "x.tar", class_level=1).class_names == ["a", "b"]
+
+
+def test_a_tar_that_ends_within_an_image_tells_how_far_it_goes(tmp_path: Path) -> None:
+    path = tarred(tmp_path)
+    data = load(path)
+    path.write_bytes(path.read_bytes()[: 512 + 20])
+    with pytest.raises(ValueError, match=rf"the archive ends within it: 20 of {len(encoded(0))} bytes are there"):
+        data.fetch(torch.arange(12))

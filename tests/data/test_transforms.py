@@ -206,3 +206,14 @@ def test_many_images_are_read_in_parts(monkeypatch):
     whole = transforms.sample(images, maps, 6, "zeros")
     monkeypatch.setattr(transforms, "_AT_ONCE", 2 * images[0].numel())
     assert transforms.sample(images, maps, 6, "zeros").equal(whole)
+
+
+def test_the_basis_of_colours_keeps_luma_and_turns_chroma() -> None:
+    luma, chroma, turn = (torch.tensor(part, dtype=torch.float64) for part in transforms._colour_basis())
+    assert luma.tolist() == [pytest.approx(LUMA)] * 3  # grey of the luma weights
+    torch.testing.assert_close(luma + chroma, torch.eye(3, dtype=torch.float64))
+    torch.testing.assert_close(turn @ turn, -chroma)  # two quarters of the circle are half of it
+    torch.testing.assert_close(turn @ torch.ones(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
+    red = turn @ torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    assert red[1] > max(red[0], red[2])  # by way of yellow to green
+    assert all(len(row) == 3 for part in transforms._BASIS for row in part)
