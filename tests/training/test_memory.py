@@ -1,12 +1,14 @@
-"""Memory is what the system's files say it is, read from a made-up root folder."""
+"""Memory is what the system's files, in a made-up root folder, or a GPU say it is."""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 from types import SimpleNamespace
 
 import pytest
+import torch
 from pictures import CPU
 
 from kvicreg.training import memory
@@ -126,3 +128,27 @@ def test_where_the_system_does_not_tell_the_work_is_done_and_its_peak_unknown(ro
             cleared.mkdir()
         assert peak.of(lambda: done.append(1)) is None
     assert done == [1]
+
+
+def test_the_memory_of_a_gpu_is_asked_of_that_gpu(monkeypatch):
+    second, reset = torch.device("cuda", 1), []
+    answers = {"mem_get_info": (600, 1000), "memory_reserved": 70, "memory_allocated": 50, "max_memory_allocated": 90}
+    for name, answer in answers.items():
+        monkeypatch.setattr(torch.cuda, name, {second: answer}.__getitem__)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset.append)
+    assert (memory.total_bytes(second), memory.available_bytes(second), memory.used_bytes(second)) == (1000, 620, 50)
+    with memory.PeakMemory(second) as watched:
+        assert watched.of(list) == 40
+    assert reset == [second, second]
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_no_garbage_is_given_back_while_memory_is_measured(collects):
+    was = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        with memory.PeakMemory(CPU):
+            assert not gc.isenabled()
+        assert gc.isenabled() == collects
+    finally:
+        (gc.enable if was else gc.disable)()
