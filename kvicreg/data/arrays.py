@@ -112,7 +112,7 @@ class ArrayData(ImageData):
         if isinstance(fixed, Intensity):
             return fixed
         limit = max(1, _MEASURED // max(1, math.prod(self.images.shape[1:])))
-        step = -(-len(self) // limit)
+        step = max(1, -(-len(self) // limit))
         chunks = (self.images[start : start + 64 * step : step] for start in range(0, len(self), 64 * step))
         measured = measure_intensity(map(self._channels_last, chunks), fixed)
         return Intensity((0.0,), (1.0,)) if measured is None else measured

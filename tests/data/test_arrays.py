@@ -89,3 +89,9 @@ def test_a_memory_mapped_array_is_not_read_by_its_subsets(tmp_path: Path, rng: n
     assert isinstance(part, ArrayData)
     assert np.shares_memory(np.asarray(part.images), np.asarray(data.images))
     assert torch.equal(part.fetch(torch.tensor([0])), data.fetch(torch.tensor([3])))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.float32])
+def test_an_array_of_no_images_is_read_as_such(kind):
+    data = ArrayData(np.zeros((0, 1, 4, 4), kind))
+    assert (len(data), data.shape) == (0, (1, 4, 4))
