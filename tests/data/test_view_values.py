@@ -26,6 +26,7 @@ CONFIGS = {
     "blur": ViewConfig(blur=0.5, blur_sigma=3.0),
     "colour": ViewConfig(jitter=0.6, brightness=0.5, contrast=0.4, saturation=0.7, hue=0.2),
     "grayscale": ViewConfig(grayscale=0.5),
+    "grey": ViewConfig(grayscale=1.0),
     "colour and grayscale": ViewConfig(jitter=0.6, brightness=1.0, contrast=0.9, saturation=1.0, grayscale=0.5),
     "solarize": ViewConfig(solarize=0.5),
     "everything": ViewConfig(
