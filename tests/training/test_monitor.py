@@ -61,7 +61,7 @@ def test_a_method_without_a_kernel_has_none():
 @pytest.mark.parametrize(("classes", "width"), [(2, 5), (4, 5), (4, 40)])  # 40: more features than images
 def test_the_probe_is_a_ridge_regression_to_one_hot_labels(classes, width):
     x, labels = random(60, width) * torch.tensor([1.0, 5, 9, 0.1, 2]).repeat(width // 5) + 3, torch.arange(60) % classes
-    x[:, 0] += 0.8 * labels
+    x[:, ::5] += 0.8 * labels[:, None]
     train, test = slice(None, 30), slice(30, None)
     scaler = StandardScaler().fit(x[train])
     inputs = [scaler.transform(x[part]) * math.sqrt(29 / 30) for part in (train, test)]  # the deviation of a sample
