@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import my_encoder
 import pytest
@@ -11,7 +12,7 @@ from every_step import images, put_through, same_output, settings
 from safetensors.torch import load_file
 
 from kvicreg.evaluation.export import export
-from kvicreg.models import build_encoder
+from kvicreg.models import build_encoder, transformers_models
 from kvicreg.models.blocks import blocks
 from kvicreg.models.transformers_models import TransformersEncoder
 from kvicreg.runs import RunFolder, load_encoder
@@ -77,6 +78,19 @@ def test_features_are_pooled_as_the_model_means_it_or_as_one_says():
     torch.testing.assert_close(of["avg"](x), hidden[:, 5:].mean(1))
     maps = "hidden_sizes=[8,8,8,8],depths=[1,1,1,1]"
     assert build_encoder("hf:convnext", 3, 64, model_args=maps)(torch.zeros(2, 3, 64, 64)).shape == (2, 8)
+
+
+def test_without_registers_the_mean_is_of_all_but_the_class_token():
+    encoder = build_encoder("hf:vit", 3, 32, model_args=MODELS["vit"], pooling="avg").eval()
+    x = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(encoder(x), encoder.model(pixel_values=x).last_hidden_state[:, 1:].mean(1))
+
+
+@pytest.mark.parametrize(("arguments", "usual"), [("image_size=48", 48), ("image_size=[48,48]", 224)])
+def test_the_usual_size_is_that_of_the_config(monkeypatch, arguments, usual):
+    monkeypatch.setattr(transformers_models, "measured", lambda encoder, *given: SimpleNamespace(given=given))
+    encoder = build_encoder("hf:vit", 1, 32, model_args=f"{MODELS['vit']},{arguments}")
+    assert encoder.given == ("hf:vit", 1, 32, usual)
 
 
 def test_blocks_of_transformers_are_its_layers():

@@ -17,7 +17,7 @@ from kvicreg.models.bridges import BridgeOptions, check_patches, measured
 from kvicreg.models.checkpoints import read_checkpoint
 from kvicreg.models.encoder import ENCODERS, IMAGENET, feature_dim
 from kvicreg.models.norm import norm1d, norm2d, scaled
-from kvicreg.models.start import start_from
+from kvicreg.models.start import _other_grid, start_from
 from kvicreg.models.weights import fill, one_line, read_safetensors, save_weights, serialized
 from kvicreg.options import Values
 
@@ -321,3 +321,8 @@ def test_a_resnet_that_computes_again_gives_the_same_in_training_only():
     assert not encoder.recomputes
     with pytest.raises(ValueError, match="stem must be 'imagenet' or 'small', got 'auto'"):
         ResNet18(stem="auto")
+
+
+def test_fewer_places_than_tokens_are_no_grid():
+    assert _other_grid(torch.zeros(1, 17, 2), 3) is None
+    assert _other_grid(torch.zeros(1, 17, 2), 5).shape == (1, 5, 2)
