@@ -66,7 +66,8 @@ class Compute(Experiment, name="compute"):
     epochs: tuple[int, ...] = ()
     """Passes over the images, in place of the budget's."""
     encoder: Literal["small-cnn", "resnet18"] = "small-cnn"
-    """The budget's small CNN, or a ResNet-18 of half the width for small images: the table is resnet18-compute."""
+    """The budget's small CNN, or a ResNet-18 of half the width for small images, in batches of 64: the table is then
+    resnet18-compute."""
     study: Path | None = None
     """Result file of the study, which has VICReg's tuned weights; by default OUT/study.json."""
 
@@ -114,7 +115,8 @@ class Compute(Experiment, name="compute"):
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
-        draw(result, result.job.out / self.stem)
+        if len(by_epochs(result)) > 1:
+            draw(result, result.job.out / self.stem)
 
 
 def by_epochs(result: Result) -> list[tuple[int, list[Row]]]:

@@ -13,6 +13,7 @@ from torch import nn
 
 from experiments.common import Cell, Experiment, Job, Result, Row, tables
 from experiments.common.cells import accuracies
+from experiments.compute import ENCODERS
 from experiments.neighbours import scores_table
 from kvicreg.data import DATA_SETS, first_images, load
 from kvicreg.evaluation.probes import knn
@@ -23,7 +24,13 @@ from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, has_encoder
 from kvicreg.runs.zoo import ZOO
 from kvicreg.storage import write_atomically
 
-EPOCHS = {"mnist": 10, "fashion-mnist": 10, "cifar10": 30, "tiny-imagenet": 3}
+MODELS: dict[str, dict[str, Any]] = {
+    "mnist": {"epochs": 10},
+    "fashion-mnist": {"epochs": 10},
+    "cifar10": {"epochs": 8, **ENCODERS["resnet18"]},
+    "tiny-imagenet": {"epochs": 3, "batch_size": 64},
+}
+"""What is trained on each data set beside the small budget's settings."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +47,15 @@ class Zoo(Experiment, name="zoo"):
     of_controls = False
     few = {"data": ("mnist",)}
 
-    data: tuple[str, ...] = tuple(EPOCHS)
+    data: tuple[str, ...] = tuple(MODELS)
     """Data sets."""
     zoo: Path | None = None
     """Folder of the encoders; by default the package's, and at smoke size one in the folder of results."""
 
     def cells(self, job: Job) -> list[Cell]:
         whole: dict[str, Any] = {"images": None, "holdout": 0} if job.budget == "small" else {}
-        epochs = {data: 1 if job.budget == "smoke" else EPOCHS[data] for data in self.data}
         return [
-            job.cell({"name": "zoo"}, data=data, seed=seed, epochs=epochs[data], **whole)
+            job.cell({"name": "zoo"}, data=data, seed=seed, **whole, **({} if job.budget == "smoke" else MODELS[data]))
             for data in self.data
             for seed in job.seeds
         ]

@@ -26,6 +26,11 @@ COMMANDS = {
     "collapse-map": ("collapse-map", {}, ()),
     "study": ("study", {}, ()),
     "compute": ("compute", {}, (0,)),
+    "resnet18-compute": (
+        "compute",
+        {"encoder": "resnet18", "epochs": (8,), "only_names": ("rbf", "vicreg, published")},
+        (0,),
+    ),
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
     "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
     "neighbours-batches": ("neighbours", {"topic": "batches", "data": ("photos",)}, (0,)),

@@ -28,8 +28,8 @@ could matter, and were tried again: *now* is about the tried ones alone. *Equiva
 could see, and do not count; `tests/mutants/equivalent.json` has the reason for each. Not put to the test: the wording
 of messages, and defaults in class bodies, which mutmut does not change and `tests/losses/test_defaults.py` states.
 Each folder's faults meet the tests that `tests/mutants/run.py` names for it, without those of many seconds and those
-that start other processes. Those of evaluation are a second draw, after tests for the survivors of the first; what
-survived there also met its slow tests and those of timm before it was counted.
+that start other processes. Those of data, models, runs, training and evaluation are of a second or third draw, after
+tests for the survivors of the draw before; what survived in evaluation also met its slow tests before it was counted.
 
 ## Survivors
 
