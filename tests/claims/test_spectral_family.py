@@ -125,6 +125,24 @@ def test_with_another_kernel_it_is_the_same_of_its_features(member, kernel, gram
     assert float(loss(made, **settings)(*zs)) == pytest.approx(reference(features(zs, gram), d), rel=1e-7)
 
 
+def test_frossl_is_its_two_terms():  # claim 1
+    zs = views(3)
+    terms = losses.FroSSLLoss(invariance_weight=3.0).terms(*zs)
+    us = np.stack([unit(z.numpy()) for z in zs])
+    assert float(terms.invariance) == pytest.approx(((us - us.mean(0)) ** 2).sum(-1).mean())
+    torch.testing.assert_close(terms[0], terms[2] + 3 * terms.invariance)
+    norms = [np.square(u.T @ u / len(u)).sum() for u in us]
+    assert float(terms[2]) == pytest.approx(np.log(norms).mean())
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_nystrom_with_few_points_is_an_approximation(member):  # claim 2
+    loss, settings, _ = MEMBERS[member]
+    zs, kernel = views(2, 8, 3), kernels.RBF(gamma=GAMMA)
+    approximate = loss(kernel, operators.Nystrom(landmarks=2), **settings)(*zs)
+    assert abs(float(approximate - loss(kernel, **settings)(*zs))) > 1e-3
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_nystrom_with_every_point_is_exact(member):  # claim 2
     loss, settings, _ = MEMBERS[member]
@@ -206,6 +224,8 @@ def test_kerjepa_weighs_prediction_and_discrepancy():  # claim 4
         stacked = torch.stack(zs)
         torch.testing.assert_close(terms.prediction, (stacked - stacked.mean(0)).square().mean())
         torch.testing.assert_close(terms.total, 0.75 * terms.prediction + 0.25 * terms.discrepancy)
+        each = getattr(losses.kerjepa, f"gaussian_{discrepancy}")(stacked, 1 / (2 * stacked.shape[2]))
+        torch.testing.assert_close(terms.discrepancy, stacked.shape[1] * each.mean())
 
 
 def test_visreg_is_its_three_terms():  # claim 5
