@@ -166,8 +166,8 @@ def test_filters_and_colours_follow_the_legend(page, wait_for):
     page.execute_script(
         "const s = document.getElementById('colour'); s.value = 'folder'; s.dispatchEvent(new Event('change'))"
     )
-    chips = wait_for(lambda: [c for c in page.find_elements("css selector", "#legend button") if c.text == "red <b>"])
-    chips[0].click()
+    chip = "[...document.querySelectorAll('#legend button')].find((b) => b.innerText.trim() === 'red <b>')"
+    wait_for(lambda: page.execute_script(f"const chip = {chip}; chip?.click(); return Boolean(chip)"))
     wait_for(lambda: page.execute_script("return kvicreg.map.shown.reduce((a, b) => a + b, 0)") == 20)
     field = page.find_element("id", "text")
     field.send_keys("/00\n")

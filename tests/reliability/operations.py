@@ -198,10 +198,12 @@ def in_child(argv: list[str], log: Path, prepare: Callable[[], None] = lambda: N
     sys.stderr.flush()
     pid = os.fork()
     if pid:
+        with contextlib.suppress(OSError):  # where it has already ended
+            os.setpgid(pid, pid)  # here too: it may be killed before its own line is reached
         return pid
     code = 70
     try:
-        os.setsid()
+        os.setpgid(0, 0)
         file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(file, 1)
         os.dup2(file, 2)
