@@ -27,7 +27,7 @@ from kvicreg.kernels.distances import (
     two_view_distances,
     within_distances,
 )
-from kvicreg.kernels.tensors import at_least_float32, full_precision
+from kvicreg.kernels.tensors import at_least_float32
 
 __all__ = [
     "AllPairs",
@@ -36,10 +36,7 @@ __all__ = [
     "Pairs",
     "SamePoints",
     "ViewPairs",
-    "at_least_float32",
-    "full_precision",
     "matched_views",
-    "safe_sqrt",
 ]
 
 

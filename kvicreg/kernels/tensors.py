@@ -11,6 +11,7 @@ from torch import Tensor
 
 __all__ = [
     "at_least_float32",
+    "check_floating",
     "first_order_only",
     "full_precision",
     "is_concrete",
@@ -19,19 +20,26 @@ __all__ = [
 ]
 
 
-def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
-    """`x` in float32, or float64 if it came so; anything but a floating-point tensor is refused."""
+def check_floating(x: Tensor, name: str = "x") -> None:
+    """Refuse anything but a floating-point tensor."""
     if not isinstance(x, Tensor):
         hint = "; torch.from_numpy makes one" if type(x).__name__ == "ndarray" else ""
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}{hint}")
     if not x.is_floating_point():
         raise TypeError(f"{name} must be a floating-point tensor, got {x.dtype}; convert it with {name}.float()")
+
+
+def at_least_float32(x: Tensor, name: str = "x") -> Tensor:
+    """`x` in float32, or float64 if it came so; anything but a floating-point tensor is refused."""
+    check_floating(x, name)
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
-def full_precision(x: Tensor) -> torch.autocast:
-    """Autocast off: in half precision a Gram matrix loses its small eigenvalues."""
-    return torch.autocast(device_type=x.device.type if isinstance(x, Tensor) else "cpu", enabled=False)
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """Autocast off, where the device of `x` has it: in half precision a Gram matrix loses its small eigenvalues."""
+    check_floating(x)
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def is_concrete() -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from kvicreg.kernels.pairs import full_precision
+from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option

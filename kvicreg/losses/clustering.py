@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from kvicreg.kernels.pairs import full_precision
+from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.terms import check_positive, stack_views
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option

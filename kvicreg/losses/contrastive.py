@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.cosine import unit_rows, unit_views
-from kvicreg.kernels.pairs import AllPairs, at_least_float32, full_precision
+from kvicreg.kernels.pairs import AllPairs
+from kvicreg.kernels.tensors import at_least_float32, full_precision
 from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation

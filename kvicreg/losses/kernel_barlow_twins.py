@@ -10,7 +10,8 @@ from torch import Tensor
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs
+from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.barlow_twins import (
     BarlowTerms,
     BarlowTwinsOptions,

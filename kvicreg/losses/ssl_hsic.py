@@ -9,7 +9,9 @@ from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
-from kvicreg.kernels.pairs import AllPairs, MatchedPairs, full_precision, safe_sqrt
+from kvicreg.kernels.distances import safe_sqrt
+from kvicreg.kernels.pairs import AllPairs, MatchedPairs
+from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.feature_space import check_approximation, unit_rows
 from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators import Approximation, CovarianceOperator

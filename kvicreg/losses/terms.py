@@ -13,7 +13,7 @@ from kvicreg.kernels.tensors import at_least_float32, is_concrete
 from kvicreg.operators.bandwidth import is_training_step
 from kvicreg.options import Options
 
-__all__ = ["LossTerms", "NotFiniteViews", "TermsLoss", "check_choice", "check_positive", "check_weights", "stack_views"]
+__all__ = ["LossTerms", "NotFiniteViews", "TermsLoss", "check_positive", "check_views", "stack_views"]
 
 
 O = TypeVar("O", bound=Options)
@@ -133,21 +133,8 @@ def _check_finite(views: Sequence[Tensor]) -> None:
             )
 
 
-def check_weights(**values: float) -> None:
-    """Refuse negative or non-finite settings, by name."""
-    for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be finite and at least 0, got {value}")
-
-
 def check_positive(**values: float) -> None:
     """Refuse settings that are not positive and finite, by name."""
     for name, value in values.items():
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be positive and finite, got {value}")
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Refuse a value that is not one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")

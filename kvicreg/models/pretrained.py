@@ -61,7 +61,7 @@ class PretrainedEncoder(nn.Module):
         is_deep = images.is_floating_point() and self.description.get("intensity") is not None
         if not (images.dtype == torch.uint8 or is_deep) or images.ndim != 4:
             raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
-        x = images.to(self.mean.device).float().div_(255.0)
+        x = images.to(self.mean.device).float() / 255.0  # not in place: floats are the caller's own
         channels = self.mean.shape[1]
         x = _square(x, self.image_size, self.description.get("fit", "crop"))
         if x.shape[1] != channels:

@@ -14,7 +14,8 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.composite import Product, Sum
 from kvicreg.kernels.cosine import unit_views
 from kvicreg.kernels.linear import Linear
-from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, at_least_float32, full_precision, matched_views
+from kvicreg.kernels.pairs import MatchedPairs, ViewPairs, matched_views
+from kvicreg.kernels.tensors import at_least_float32, full_precision
 from kvicreg.operators.approximation import Approximation
 from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator

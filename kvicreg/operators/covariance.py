@@ -60,9 +60,9 @@ class CovarianceOperator:
     @classmethod
     def from_gram(cls, gram: Tensor, *, rank: float = float("inf"), scale: float | Tensor = 1.0) -> CovarianceOperator:
         """From a symmetric Gram matrix ``(..., b, b)``, which is centred here; `rank` is the kernel's own bound."""
+        gram = at_least_float32(gram, "gram")
         if gram.dim() < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"gram must have shape (..., b, b), got {tuple(gram.shape)}")
-        gram = at_least_float32(gram, "gram")
         if gram.device.type == "cpu" and is_concrete() and not is_symmetric(gram):  # only where it is free to look
             raise ValueError("gram must be symmetric; this matrix and its transpose differ")
         return cls.from_symmetric(gram, rank, scale)

@@ -80,8 +80,11 @@ class Nystrom(Approximation):
             return candidates
         if self.choice == "kmeans++":
             return candidates[_kmeans_seeds(candidates, kernel, wanted, generator)]
-        scores = _leverage(candidates, kernel, wanted)
-        return candidates[torch.multinomial(scores.cpu(), wanted, generator=generator).to(device)]
+        with outside_transforms():
+            noise = torch.empty(pool, dtype=torch.float64).exponential_(generator=generator).to(device)
+        # the first to come, at rates that are the scores: a draw by them without replacement, made on the device
+        times = noise / _leverage(candidates, kernel, wanted)
+        return candidates[times.topk(wanted, largest=False).indices]
 
     def extra_repr(self) -> str:
         return f"landmarks={self.landmarks}, choice={self.choice!r}"
@@ -92,15 +95,15 @@ def _kmeans_seeds(points: Tensor, kernel: Kernel, count: int, generator: torch.G
     diagonal = kernel.evaluate(SamePoints(points))
     with outside_transforms():
         thresholds = torch.rand(count, generator=generator, dtype=torch.float64).to(points.device)
-    chosen = [(thresholds[0] * len(points)).long().clamp_max(len(points) - 1)]
+    chosen = [(thresholds[:1] * len(points)).long().clamp_max(len(points) - 1)]  # (1,): a scalar would be waited for
     nearest = torch.full_like(diagonal, torch.inf)
-    for threshold in thresholds[1:]:
-        last = points[chosen[-1]].unsqueeze(0)
+    for threshold in thresholds[1:].split(1):
+        last = points[chosen[-1]]
         distance = diagonal + diagonal[chosen[-1]] - 2 * kernel.evaluate(AllPairs(points, last)).squeeze(-1)
         nearest = torch.minimum(nearest, distance.clamp_min(0))
         cumulative = nearest.double().cumsum(0)
         chosen.append(torch.searchsorted(cumulative, threshold * cumulative[-1]).clamp_max(len(points) - 1))
-    return torch.stack(chosen)
+    return torch.cat(chosen)
 
 
 def _leverage(points: Tensor, kernel: Kernel, count: int) -> Tensor:

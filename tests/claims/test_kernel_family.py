@@ -74,6 +74,16 @@ def test_kernel_byol_is_the_distance_of_unit_vectors(name):  # claim 2
     assert float(losses.KernelBYOLLoss(kernel)(*tensors([q1, q2, t1, t2]))) == pytest.approx(expected, rel=1e-9)
 
 
+def test_kernel_byol_of_a_row_of_zeros():  # claim 2
+    kernel, gram = KERNELS["polynomial"]
+    q1, q2, t1, t2 = arrays(4)
+    q1[2], t2[4] = 0, 0
+    lengths = [np.linalg.norm(v, axis=1, keepdims=True) for v in (q1, q2, t1, t2)]
+    u1, u2, s1, s2 = (v / np.where(n > 0, n, 1) for v, n in zip((q1, q2, t1, t2), lengths, strict=True))
+    expected = sum(np.mean(2 - 2 * np.diag(normalised(gram, u, s))) for u, s in ((u1, s2), (u2, s1)))
+    assert float(losses.KernelBYOLLoss(kernel)(*tensors([q1, q2, t1, t2]))) == pytest.approx(expected, rel=1e-9)
+
+
 def features_of(gram, x, y):
     """Explicit features of both views with the right inner products, from the eigenvectors of their joint Gram."""
     z = np.concatenate([x, y])

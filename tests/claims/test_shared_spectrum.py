@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from kvicreg import KernelVICRegLoss, kernels, operators
+from kvicreg.losses.three_terms import KernelVICRegOptions, shared_terms, total_variance
 
 GAMMA, EPS, THRESHOLD, WEIGHTS = 0.2, 1e-4, 1.5, (2.0, 1.0, 0.02)
 
@@ -115,3 +116,14 @@ def test_it_is_the_default_and_has_no_form_in_the_papers_units():
     assert KernelVICRegLoss("rbf", "paper").spectrum == "per-view"
     with pytest.raises(ValueError, match='it has no parametrization "paper"'):
         shared("rbf", parametrization="paper")
+
+
+def test_what_may_be_round_off_counts_as_variance_that_is_there():
+    operator = operators.CovarianceOperator(torch.diag(torch.tensor([2.0, 1.0, 0.0])), 0.5, 3, 2, round_off=0.25)
+    options = KernelVICRegOptions(eps=0.125)
+    unit = 2.0 + 0.125 + 0.25
+    terms = shared_terms(operator, torch.tensor(2.0), options)
+    assert float(terms.invariance) == pytest.approx((unit - 0.125 - 1.5) / unit)
+    deviations = (2 * np.array([1.0, 0.5]) / unit + 0.125) ** 0.5
+    assert float(terms.variance) == pytest.approx(np.mean(np.maximum(0, 1.5 - deviations) ** 2))
+    assert float(total_variance(operator, 0.125)) == 1.5 + 0.125 + 0.25

@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from scipy import stats
+from scipy import integrate, stats
 from torch import nn
 
 from kvicreg import kernels, losses, operators
@@ -135,6 +135,40 @@ def test_frossl_is_its_two_terms():  # claim 1
     assert float(terms[2]) == pytest.approx(np.log(norms).mean())
 
 
+def test_every_term_is_told_without_its_weight():  # claim 1
+    zs = views(3)
+    us = [unit(z.numpy()) for z in zs]
+    vne_terms = losses.VNELoss(entropy_weight=3.0).terms(*zs)
+    entropy = np.mean([-sum(v * np.log(v) for v in values) for values in spectra(us)])
+    assert [float(term) for term in vne_terms] == pytest.approx([-cosine(us) - 3 * entropy, cosine(us), entropy])
+    rates = losses.CodingRateLoss(similarity_weight=7.0).terms(*zs)
+    mean = np.mean(us, axis=0)
+    similar = np.mean([((u * mean).sum(1) / np.linalg.norm(mean, axis=1)).mean() for u in us])
+    rate = np.mean([np.linalg.slogdet(np.eye(5) + 5 / (0.2 * 12) * u.T @ u)[1] / 2 for u in us])
+    assert [float(term) for term in rates] == pytest.approx([-rate - 7 * similar, similar, rate])
+    information = losses.CorInfoMaxLoss(attraction=9.0).terms(*zs)
+    torch.testing.assert_close(information[0], 9 * information[1] - information[2])
+    mse = pair_mean(us, lambda x, y: ((x - y) ** 2).sum(1).mean() / 5)
+    assert float(information[1]) == pytest.approx(mse)
+    norm = losses.MMCRLoss().terms(*zs)
+    assert float(norm.nuclear_norm) == pytest.approx(-mmcr(us, 5)) == -float(norm.total)
+
+
+def test_frossl_of_an_approximation_is_of_shares_of_its_trace():  # claim 2
+    zs, kernel, landmarks = views(2, 8, 3), kernels.RBF(gamma=GAMMA), operators.Nystrom(landmarks=3)
+    values = operators.build.unit_operators(zs, kernel, landmarks).operator.eigenvalues()
+    assert float(values.sum(-1).max()) < 0.95  # three landmarks do not hold all of it
+    expected = (values.square().sum(-1) / values.sum(-1).square()).log().mean()
+    torch.testing.assert_close(losses.FroSSLLoss(kernel, landmarks).terms(*zs)[2], expected)
+
+
+@pytest.mark.parametrize("copies", [64, 256])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_of_equal_points_mmcr_has_one_singular_value(kernel, copies):  # claim 1
+    point = torch.randn(1, 16, generator=torch.Generator().manual_seed(0)).repeat(copies, 1)
+    assert float(losses.MMCRLoss(kernel)(point, point)) == pytest.approx(-(copies**0.5), rel=1e-6)
+
+
 @pytest.mark.parametrize("member", MEMBERS)
 def test_nystrom_with_few_points_is_an_approximation(member):  # claim 2
     loss, settings, _ = MEMBERS[member]
@@ -154,7 +188,7 @@ def test_nystrom_with_every_point_is_exact(member):  # claim 2
 def epps_pulley(x):
     t = np.linspace(-5, 5, 17)
     gap = np.abs(np.exp(1j * np.outer(x, t)).mean(0) - np.exp(-(t**2) / 2)) ** 2
-    return len(x) * np.trapezoid(gap * np.exp(-(t**2) / 2), t)
+    return len(x) * integrate.trapezoid(gap * np.exp(-(t**2) / 2), t)
 
 
 @pytest.mark.parametrize("count", [2, 4])
@@ -217,6 +251,34 @@ def test_a_collapsed_batch_is_further_from_a_gaussian_however_many_coordinates_t
     assert min(at_scale) == at_scale[2]
 
 
+def test_kerjepa_has_the_kernel_that_it_is_told():  # claim 4
+    zs = views(3)
+    stacked = torch.stack(zs)
+    for exponent in (None, 0.5):
+        found = losses.KerJEPALoss("stein", gamma=0.3, exponent=exponent).terms(*zs).discrepancy
+        torch.testing.assert_close(found, 12 * losses.kerjepa.gaussian_stein(stacked, 0.3, exponent).mean())
+    found = losses.KerJEPALoss("mmd", gamma=0.3).terms(*zs).discrepancy
+    torch.testing.assert_close(found, 12 * losses.kerjepa.gaussian_mmd(stacked, 0.3).mean())
+    with pytest.raises(ValueError, match="exponent is read only with discrepancy stein"):
+        losses.KerJEPALoss("mmd", exponent=0.5)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 5), (2, 7, 3)], ids=str)
+def test_each_view_has_its_own_discrepancy(shape):  # claim 4
+    z = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for discrepancy in (losses.kerjepa.gaussian_mmd, losses.kerjepa.gaussian_stein):
+        torch.testing.assert_close(discrepancy(z, GAMMA), torch.cat([discrepancy(each[None], GAMMA) for each in z]))
+
+
+def test_the_mmd_is_in_closed_form():  # claim 4
+    z = views(1, 6, 3)[0]
+    gram = np.exp(-GAMMA * ((z.numpy()[:, None] - z.numpy()[None]) ** 2).sum(-1))
+    lengths = (z.numpy() ** 2).sum(1)
+    across = np.exp(-GAMMA / (1 + 2 * GAMMA) * lengths) * (1 + 2 * GAMMA) ** -1.5
+    expected = gram.mean() - 2 * across.mean() + (1 + 4 * GAMMA) ** -1.5
+    assert float(losses.kerjepa.gaussian_mmd(z[None], GAMMA)) == pytest.approx(expected, rel=1e-9)
+
+
 def test_kerjepa_weighs_prediction_and_discrepancy():  # claim 4
     zs = views(3)
     for discrepancy in ("mmd", "stein"):
@@ -236,7 +298,9 @@ def test_visreg_is_its_three_terms():  # claim 5
     sliced = np.sort((arrays - arrays.mean(1, keepdims=True)) / sd @ a, axis=1)
     prediction, scale = ((arrays - arrays.mean(0)) ** 2).mean(), ((1 - sd) ** 2).mean()
     shape = ((sliced - quantiles[:, None]) ** 2).mean()
-    assert float(loss.eval()(*zs)) == pytest.approx(prediction + 0.5 * scale + 2 * shape, rel=1e-7)
+    assert [float(term) for term in loss.terms(*zs)] == pytest.approx(
+        [prediction + 0.5 * scale + 2 * shape, prediction, scale, shape], rel=1e-7
+    )
     moved = loss.terms(*[3 * z + 5 for z in zs])
     assert float(moved.shape) == pytest.approx(float(loss.terms(*zs).shape), rel=1e-4)
 
@@ -285,3 +349,18 @@ def test_slices_change_only_in_a_training_step_and_are_saved(loss):  # claim 7
     fresh.load_state_dict(loss.state_dict())
     assert float(fresh.terms(*zs).total) == second
     assert isinstance(fresh, nn.Module)
+
+
+@pytest.mark.parametrize(("seed", "start"), [(2, 2_000_006), (2**63 + 1, 1_000_003)])
+def test_slices_are_drawn_by_seed_and_step_alone(seed, start):  # claim 7
+    slices = losses.gaussian.Slices(4, seed)
+    for step in range(3):
+        draws = torch.randn(6, 4, generator=torch.Generator().manual_seed(start + step))
+        torch.testing.assert_close(slices.directions(torch.zeros(1, 6)), draws / draws.norm(dim=0))
+        slices.advance()
+
+
+def test_slices_are_where_and_as_precise_as_the_embeddings():  # claim 7
+    slices = losses.gaussian.Slices(4)
+    assert slices.directions(torch.zeros(1, 6, device="meta")).device.type == "meta"
+    assert slices.directions(torch.zeros(1, 6, dtype=torch.float64)).dtype == torch.float64

@@ -154,3 +154,25 @@ def test_a_variance_that_weighs_nothing_has_no_gradient():
     z = torch.randn(256, 8, requires_grad=True)
     KernelVICRegLoss("rbf", variance_weight=0, covariance_weight=0)(z, z.detach() + 0.1).backward()
     assert torch.isfinite(z.grad).all()
+
+
+def test_a_large_symmetric_gradient_is_not_added_to_its_transpose(monkeypatch):
+    monkeypatch.setattr(distances, "BLOCK", 4)
+    lopsided = points(4, 4)
+    symmetric = lopsided + lopsided.mT
+    with torch.no_grad():
+        assert distances._with_transpose(symmetric) == (symmetric, 2)
+        assert distances._with_transpose(symmetric[:3, :3])[1] == 1  # too small to gain by looking
+        torch.testing.assert_close(distances._with_transpose(lopsided), (symmetric, 1))
+    assert distances._with_transpose(symmetric)[1] == 1  # to be differentiated once more
+
+
+@pytest.mark.parametrize("used", [0, 1])
+def test_one_of_the_two_distances_of_two_views_may_go_unused(used):
+    views = points(2, 6, 3).unbind()
+    leaves = [view.clone().requires_grad_() for view in views]
+    two_view_distances(*leaves)[used].square().sum().backward()
+    plain = [view.clone().requires_grad_() for view in views]
+    within = torch.stack([(x[:, None] - x[None]).square().sum(-1) for x in plain])
+    (within, (plain[0] - plain[1]).square().sum(-1))[used].square().sum().backward()
+    torch.testing.assert_close([leaf.grad for leaf in leaves], [leaf.grad for leaf in plain])

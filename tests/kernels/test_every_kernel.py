@@ -53,6 +53,27 @@ def kernel(request):
 
 
 class TestEveryKernel:
+    def test_a_bandwidth_of_two_sets_is_of_both(self, kernel, points):
+        near, far = points[0], 3 * points[1] + 1
+        gram = kernel(near, far)
+        torch.testing.assert_close(kernel.paired(near, far), gram.diagonal())
+        expected = kernel.resolve(near, far).evaluate_distance(MatchedPairs(near, far))
+        torch.testing.assert_close(kernel.squared_distance(near, far), expected)
+
+    def test_a_scale_in_double_precision_leaves_points_as_they_are(self, kernel, points):
+        resolved = kernel.resolve(points[0])
+        single = points.float()
+        assert resolved.evaluate(MatchedPairs(single[0], single[1])).dtype == torch.float32
+        assert resolved.evaluate(EveryTwoViews(single)).dtype == torch.float32
+        assert resolved(single[0], single[1]).dtype == torch.float32
+
+    def test_stays_on_its_device_and_does_not_wait_for_it(self, kernel):
+        x, y = (torch.empty(5, 4, device="meta", requires_grad=True) for _ in range(2))
+        kernel = kernel.to("meta")
+        for value in (kernel(x), kernel(x, y), kernel.paired(x, y), kernel.squared_distance(x, y)):
+            value.sum().backward()
+            assert value.device.type == "meta"
+
     def test_is_symmetric_and_positive_semi_definite(self, kernel, points):
         gram = kernel(points[0]).detach()
         torch.testing.assert_close(gram, gram.mT)

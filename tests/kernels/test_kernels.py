@@ -275,3 +275,16 @@ def test_members_share_the_distances_of_points_too(monkeypatch, of):
     assert len(computed) == 1
     kernel.advance(Z)
     assert len(computed) == 2
+
+
+@pytest.mark.parametrize("kernel", [kernels.Linear(), kernels.Polynomial(), kernels.RBF() * kernels.Polynomial()])
+def test_a_scale_for_each_dimension_is_the_kernel_of_scaled_points(kernel):
+    x = torch.randn(9, 3, dtype=torch.float64) * torch.tensor([1.0, 5.0, 0.5])
+    scaled = x / (x.var(0, correction=0) / x.var(0, correction=0).mean()).sqrt()
+    own = kernels.PerDimension(kernel)
+    torch.testing.assert_close(own(x), kernel(scaled))
+    torch.testing.assert_close(own.diagonal(x), kernel(scaled).diagonal())
+    near, far = x[:4], x[4:8]
+    resolved = own.resolve(x)
+    expected = kernel.resolve(scaled).squared_distance(scaled[:4], scaled[4:8])
+    torch.testing.assert_close(resolved.squared_distance(near, far), expected)

@@ -50,6 +50,11 @@ def test_options_go_to_the_members_that_have_them():
         ("linear", {"per_dimension": True}, kernels.PerDimension(kernels.Linear())),
         ("multi_rbf", {"gamma": 0.1}, kernels.multi_rbf(0.1)),
         ("inverse_multiquadric", {}, kernels.InverseMultiquadric(1.0)),
+        (
+            "inverse_multiquadric",
+            {"per_dimension": True},
+            kernels.PerDimension(kernels.InverseMultiquadric(1.0)),
+        ),
         ("inverse_multiquadric", {"gamma": 0.3}, kernels.InverseMultiquadric(0.3)),
         ("inverse_multiquadric", {"bandwidth": "mean"}, kernels.InverseMultiquadric("mean")),
         ("inverse_multiquadric", {"bandwidth_multiple": 2}, kernels.InverseMultiquadric(kernels.Median(2.0))),
@@ -247,3 +252,16 @@ def test_per_dimension_has_fourier_features():
         0
     ]
     assert float((features @ features.mT - kernel(Z)).abs().max()) < 0.06
+
+
+def test_a_share_may_be_nothing():
+    assert kernels.make("0*rbf+linear").weights == [0.0, 1.0]
+    with pytest.raises(ValueError, match="share"):
+        kernels.make("-1*rbf+linear")
+
+
+@pytest.mark.parametrize("neighbours", [0, True, 2.5, "7"])
+def test_neighbours_are_counted(neighbours):
+    with pytest.raises(ValueError, match="neighbours"):
+        kernels.SelfTuning(neighbours=neighbours)
+    assert kernels.SelfTuning(neighbours=1).neighbours == 1

@@ -5,7 +5,7 @@ import inspect
 import pytest
 import torch
 
-from kvicreg import kernels, losses
+from kvicreg import kernels, losses, operators
 
 TWO_VIEWS = [
     losses.NTXentLoss(),
@@ -143,7 +143,12 @@ def test_ssl_hsic_without_a_kernel_is_the_inverse_multiquadric():
         torch.testing.assert_close(terms.total, 3 * terms.hsic_zz.sqrt() - terms.hsic_zy)
 
 
-@pytest.mark.parametrize("make", [losses.KernelSimCLRLoss, losses.KernelBYOLLoss, losses.KernelBarlowTwinsLoss])
+KERNEL_LOSSES = [
+    losses.KernelSimCLRLoss, losses.KernelBYOLLoss, losses.KernelBarlowTwinsLoss, losses.SSLHSICLoss, losses.FroSSLLoss,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", KERNEL_LOSSES)
 def test_an_approximation_is_an_object(make):
     with pytest.raises(TypeError, match="operators.Nystrom"):
         make(approximation="nystrom")
@@ -152,6 +157,8 @@ def test_an_approximation_is_an_object(make):
 def test_negatives_of_another_width_are_named():
     with pytest.raises(ValueError, match="negatives must have shape"):
         losses.info_nce(torch.randn(4, 3), torch.randn(4, 3), torch.randn(9, 2))
+    with pytest.raises(TypeError, match=r"^negatives must be a floating-point tensor"):
+        losses.info_nce(torch.randn(4, 3), torch.randn(4, 3), torch.ones(9, 3, dtype=torch.long))
 
 
 @pytest.mark.parametrize("shape", [(9, 3), (2, 9, 4), (3, 9, 3)], ids=str)
@@ -175,3 +182,52 @@ def test_outputs_of_another_width_than_the_centre_are_named():
 def test_a_batch_of_one_has_no_variance(loss):
     with pytest.raises(ValueError, match="at least two samples"):
         loss(torch.randn(1, 4), torch.randn(1, 4))
+
+
+def test_a_temperature_divides_the_cosines_with_the_queue():
+    queries, keys, queue = torch.randn(3, 6, 4, dtype=torch.float64)
+    unit = torch.nn.functional.normalize
+    right = (unit(queries) * unit(keys)).sum(-1, keepdim=True)
+    scores = torch.cat([right, unit(queries) @ unit(queue).T], dim=1) / 0.7
+    expected = -scores.log_softmax(1)[:, 0].mean()
+    torch.testing.assert_close(losses.InfoNCELoss(temperature=0.7)(queries, keys, queue), expected)
+    torch.testing.assert_close(losses.info_nce(queries, keys, queue, temperature=0.7), expected)
+
+
+def test_ssl_hsic_of_an_approximation_is_of_its_features():
+    views = torch.randn(2, 8, 4, dtype=torch.float64)
+    kernel, landmarks = kernels.RBF(gamma=0.4), operators.Nystrom(landmarks=3)
+    u = torch.nn.functional.normalize(views, dim=-1)
+    features = landmarks.features(u, kernel, operators.shard.Shard.of(u, gather=False)).flatten(0, 1)
+    pairs = (-0.4 * (u[0] - u[1]).square().sum(-1)).exp().mean()
+    covariance = torch.cov(features.T, correction=0) * 16 / 15
+    zy, zz = pairs - features.mean(0).square().sum(), covariance.square().sum()
+    for terms in (
+        losses.ssl_hsic_terms(*views, kernel=kernel, approximation=landmarks),
+        losses.SSLHSICLoss(kernel, approximation=landmarks).terms(*views),
+    ):
+        torch.testing.assert_close((terms.hsic_zy, terms.hsic_zz), (zy, zz))
+    everything = losses.SSLHSICLoss(kernel, approximation=operators.Nystrom(landmarks=16))
+    torch.testing.assert_close(everything(*views), losses.SSLHSICLoss(kernel)(*views), rtol=1e-5, atol=1e-6)
+
+
+def test_swav_takes_former_scores_in_another_precision():
+    scores, former = torch.randn(2, 8, 5, dtype=torch.float64), torch.randn(2, 12, 5)
+    expected = losses.swav(*scores, former=former.double())
+    torch.testing.assert_close(losses.SwAVLoss()(*scores, former=former), expected)
+    assert float(expected) != float(losses.swav(*scores))
+
+
+@pytest.mark.parametrize("setting", ["temperature", "teacher_temperature"])
+def test_dino_has_the_temperatures_that_it_is_told(setting):
+    teacher, student, centre = torch.randn(2, 6, 5), torch.randn(3, 6, 5), torch.zeros(5)
+    criterion = losses.DINOLoss(5, **{setting: 0.3})
+    assert torch.equal(criterion(teacher, *student), losses.dino(teacher, [*student], centre=centre, **{setting: 0.3}))
+    assert not torch.equal(criterion(teacher, *student), losses.DINOLoss(5)(teacher, *student))
+
+
+def test_barlow_twins_does_not_see_how_far_from_the_origin_its_views_are():
+    views = torch.randn(2, 32, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        losses.BarlowTwinsLoss()(*(views + 300)), losses.BarlowTwinsLoss()(*views), rtol=1e-3, atol=0
+    )

@@ -7,9 +7,9 @@ import inspect
 import pytest
 import torch
 
-from kvicreg import losses
+from kvicreg import kernels, losses
 from kvicreg.losses import KernelVICRegLoss, KernelVICRegOptions
-from kvicreg.operators import RandomFourier
+from kvicreg.operators import CovarianceOperator, RandomFourier
 from tests.losses.test_defaults import REPRS
 
 FOUR_PARTS = (losses.KernelBYOLLoss,)
@@ -21,7 +21,7 @@ def numbers(loss):
     for name, parameter in inspect.signature(loss).parameters.items():
         if type(parameter.default) is float and name != "group_weight":  # read only with groups
             yield name, parameter.default * 1.7
-        elif type(parameter.default) is int and name != "seed":
+        elif type(parameter.default) is int:
             yield name, parameter.default + 2
 
 
@@ -53,9 +53,13 @@ def test_kernel_vicreg_of_options_is_that_of_the_settings_one_by_one():
     assert KernelVICRegLoss(solver="cpu").solver == "cpu"
 
 
-@pytest.mark.parametrize(
-    "loss", [losses.KernelBYOLLoss, losses.MMCRLoss, KernelVICRegLoss], ids=["byol", "spectral", "kernel-vicreg"]
-)
+APPROXIMATED = [
+    losses.KernelBYOLLoss, losses.KernelSimCLRLoss, losses.KernelBarlowTwinsLoss, losses.SSLHSICLoss, losses.MMCRLoss,
+    KernelVICRegLoss,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", APPROXIMATED)
 def test_features_are_drawn_anew_in_a_training_step_alone(loss):
     criterion = loss("rbf", approximation=RandomFourier(features=16, redraw=True))
     views = torch.randn(4 if loss in FOUR_PARTS else 2, 24, 8)
@@ -63,6 +67,46 @@ def test_features_are_drawn_anew_in_a_training_step_alone(loss):
     assert first != second
     criterion.eval()
     assert float(criterion(*views)) == float(criterion(*views))
+
+
+@pytest.mark.parametrize("parametrization", ["scaled", "paper"])
+def test_the_solver_is_handed_on_to_the_operator(monkeypatch, parametrization):
+    asked = []
+
+    def hinge_sum(operator, threshold, eps, count, scale=1.0, solver="eigh"):
+        asked.append(solver)
+        return torch.zeros(())
+
+    monkeypatch.setattr(CovarianceOperator, "hinge_sum", hinge_sum)
+    KernelVICRegLoss("rbf", parametrization, solver="products")(*torch.randn(2, 12, 4))
+    assert {*asked} == {"products"}
+
+
+def test_the_smoothed_bandwidth_of_kernel_byol_is_of_predictions_and_targets_together():
+    parts = torch.randn(4, 10, 3, dtype=torch.float64) * torch.tensor([1.0, 2.0, 0.5, 4.0]).view(4, 1, 1) + 1
+    criterion = losses.KernelBYOLLoss(kernels.RBF("smoothed")).double()
+    points = torch.nn.functional.normalize(parts, dim=-1).flatten(0, 1)
+    expected = losses.kernel_byol(*parts, kernel=kernels.RBF(float(kernels.RBF("median").resolve(points).gamma)))
+    torch.testing.assert_close(criterion(*parts), expected)
+
+
+@pytest.mark.parametrize("eps", [0.0, 0.5])
+def test_linear_barlow_twins_has_the_kernels_scale(eps):
+    views = torch.randn(2, 12, 4, dtype=torch.float64)
+    ours = losses.KernelBarlowTwinsLoss(kernels.Linear(gamma=4.0), basis="coordinates", redundancy_weight=0.3, eps=eps)
+    torch.testing.assert_close(ours(*views), losses.BarlowTwinsLoss(0.3, eps=eps)(*(2 * views)))
+
+
+@pytest.mark.parametrize("loss", [losses.vicreg_terms, losses.kernel_vicreg_terms])
+def test_three_weights_may_be_given_at_once(loss):
+    kernel = {} if loss is losses.vicreg_terms else {"kernel": kernels.RBF()}
+    views = torch.randn(2, 12, 4, dtype=torch.float64)
+    terms = loss(*views, weights=(2.0, 3.0, 5.0), **kernel)
+    torch.testing.assert_close(terms.total, 2 * terms.invariance + 3 * terms.variance + 5 * terms.covariance)
+    one_by_one = loss(*views, invariance_weight=2.0, variance_weight=3.0, covariance_weight=5.0, **kernel)
+    torch.testing.assert_close(terms, one_by_one)
+    with pytest.raises(ValueError, match="zip"):
+        loss(*views, weights=(2.0, 3.0), **kernel)
 
 
 def test_terms_are_what_the_total_is_made_of():

@@ -11,8 +11,8 @@ from kvicreg.models.projector import ProjectorOptions, UnitLength
 MEAN, STD = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
 
 
-def encoder(mean=MEAN, std=STD, size=16):
-    description = {"feature_dim": 512, "image_size": size, "mean": mean, "std": std}
+def encoder(mean=MEAN, std=STD, size=16, **more):
+    description = {"feature_dim": 512, "image_size": size, "mean": mean, "std": std, **more}
     return PretrainedEncoder(SmallCNN(len(mean)), projector=None, description=description)
 
 
@@ -22,6 +22,22 @@ def images(*shape):
 
 def normalized(x):
     return (x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+
+
+def test_an_encoder_of_deep_images_takes_floats_from_black_to_white():
+    x = images(2, 3, 16, 16).float() + 0.25
+    before = x.clone()
+    torch.testing.assert_close(encoder(intensity="0:4095").preprocess(x), normalized(before / 255))
+    assert torch.equal(x, before)
+    with pytest.raises(ValueError, match="images must be uint8"):
+        encoder(intensity=None).preprocess(x)
+    with pytest.raises(ValueError, match="images must be uint8"):
+        encoder(intensity="0:4095").preprocess(x.long())
+
+
+def test_without_an_early_map_there_is_none():
+    assert SmallCNN(3).early_pool is None
+    assert SmallCNN(3, early_pool=2).feature_dim == SmallCNN(3).feature_dim + 64 * 4
 
 
 def test_images_of_the_right_side_are_cropped_and_not_resampled():

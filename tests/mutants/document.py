@@ -28,9 +28,9 @@ could matter, and were tried again: *now* is about the tried ones alone. *Equiva
 could see, and do not count; `tests/mutants/equivalent.json` has the reason for each. Not put to the test: the wording
 of messages, and defaults in class bodies, which mutmut does not change and `tests/losses/test_defaults.py` states.
 Each folder's faults meet the tests that `tests/mutants/run.py` names for it, without those of many seconds and those
-that start other processes. Those of losses, data, models, runs, training and evaluation are of a second or third draw,
-after tests for the survivors of the draw before. What survived in evaluation also met its slow tests before it was
-counted; those of losses were drawn on a busy machine, where more tests count as slow, and one fell to such a test.
+that start other processes. All draws but that of methods are later ones, after tests for the survivors of the draws
+before; the latest before these had killed 86 % of losses, 93 % of kernels and 91 % of operators. What survived in
+evaluation also met its slow tests before it was counted.
 
 ## Survivors
 

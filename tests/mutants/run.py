@@ -41,7 +41,7 @@ TESTS = {
 }
 """The tests that are to notice the faults of each folder."""
 SLOW = (
-    "not compiled and not do_not_escape and not nothing_in_common and not three and not two_processes "
+    "not compiled and not do_not_escape and not test_global_batch and not two_processes "
     "and not method_processes and not test_processes and not test_nodes and not library_that_is_not_there"
 )
 """Left out from the start: tests of many seconds, those that see the package in other processes, and of what is absent

@@ -345,3 +345,23 @@ def test_landmarks_are_drawn_as_described(choice):
         scores = (np.diag(gram) - np.diag(explained)).clip(0) + ridge
         chosen = torch.multinomial(torch.from_numpy(scores), 3, generator=generator).tolist()
     torch.testing.assert_close(landmarks, candidates[chosen])
+
+
+def test_kernels_in_turn_have_each_its_own_frequencies():
+    z, shared = views(1), RandomFourier(8)
+    product = kernels.RBF(0.5) * kernels.RationalQuadratic(0.5)
+    for kernel in (kernels.RBF(0.5), kernels.Laplacian(0.5), kernels.Laplacian(0.5, norm=1), product):
+        torch.testing.assert_close(features(shared, z, kernel), features(RandomFourier(8), z, kernel))
+
+
+def test_points_of_another_width_have_their_own_frequencies():
+    shared, kernel = RandomFourier(8), kernels.RBF(0.5)
+    for width in (4, 3, 4):
+        z = torch.randn(1, 6, width, dtype=torch.float64)
+        torch.testing.assert_close(features(shared, z, kernel), features(RandomFourier(8), z, kernel))
+
+
+def test_one_landmark_and_two_features_are_enough():
+    assert features(Nystrom(1), views(1), kernels.RBF(0.5)).shape[-1] == 1
+    assert features(RandomFourier(2), views(1), kernels.RBF(0.5)).shape[-1] == 2
+    assert features(RandomFourier(3, "cosine"), views(1), kernels.RBF(0.5)).shape[-1] == 3

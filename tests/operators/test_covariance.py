@@ -180,3 +180,22 @@ def test_the_hinge_counts_missing_directions_as_zero(solver, count):
     operator = CovarianceOperator(torch.diag(torch.tensor(values)), 1.0, 4, 4)
     assert float(operator.hinge_sum(1.5, 0.01, count, 2.0, solver)) == pytest.approx(expected, rel=0.02)
     assert float(operator.hinge_sum(0.05, 0.01, 7, solver=solver)) == pytest.approx(0, abs=1e-4)
+
+
+@pytest.mark.parametrize(("shape", "bound"), [((6, 3), 3), ((3, 6), 3), ((2, 6, 3), 3)])
+def test_a_second_moment_has_no_more_directions_than_rows_or_features(shape, bound):
+    features = torch.randn(shape, dtype=torch.float64)
+    operator = CovarianceOperator.from_features(features, centred=False)
+    assert (operator.rank_bound, operator.samples) == (bound, shape[-2])
+    expected = features.mT @ features / shape[-2]
+    torch.testing.assert_close(operator.trace(), expected.diagonal(dim1=-2, dim2=-1).sum(-1))
+    assert CovarianceOperator.from_features(features, centred=False, rank=2).rank_bound == 2
+
+
+@pytest.mark.parametrize("name", ["features", "gram"])
+def test_what_is_no_tensor_of_numbers_is_named(name):
+    make = getattr(CovarianceOperator, f"from_{name}")
+    with pytest.raises(TypeError, match=rf"^{name} must be a torch.Tensor, got ndarray; torch.from_numpy makes one"):
+        make(np.eye(3))
+    with pytest.raises(TypeError, match=rf"^{name} must be a floating-point tensor, got torch.int64"):
+        make(torch.eye(3).long())

@@ -1,9 +1,13 @@
 """One eigendecomposition for values and gradient, whatever happens to it."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
 
+from kvicreg import operators
 from kvicreg.operators import eigenvalues as module
 from kvicreg.operators.eigenvalues import count_repeated, eigenvalues
 
@@ -71,6 +75,10 @@ def test_a_decomposition_that_fails_is_repeated_in_float64(monkeypatch):
     assert seen == [torch.float32, torch.float64]
     assert values.dtype == torch.float32
     np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.double().numpy()), rtol=1e-5)
+    leaf = matrix.clone().requires_grad_()
+    with pytest.warns(RuntimeWarning, match="in float64"):
+        eigenvalues(leaf).square().sum().backward()
+    torch.testing.assert_close(leaf.grad, 2 * matrix)  # the gradient of tr A^2
 
 
 @pytest.mark.parametrize(
@@ -114,3 +122,30 @@ def test_only_what_is_not_finite_has_eigenvalues_that_are_not():
     values[1, 2] = 0
     matrix[1, 2] = 0
     np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(matrix.numpy()), atol=1e-12)
+
+
+def test_a_forked_process_has_workers_of_its_own(monkeypatch):
+    asked = []
+
+    def pool(process, workers, threads):
+        asked.append((process, workers, threads))
+        return ThreadPoolExecutor(workers)
+
+    monkeypatch.setattr(operators.threads, "_pool", pool)
+    done = []
+    operators.threads.run_side_by_side(done.append, 5, workers=2, threads=3)
+    assert (sorted(done), asked) == ([0, 1, 2, 3, 4], [(os.getpid(), 2, 3)])
+
+
+def test_the_operator_that_compiled_code_calls_has_the_same_values_and_gradient():
+    matrix = symmetric(2, 4)
+    leaf = matrix.clone().requires_grad_()
+    values, vectors = module._traced_eigenvalues(leaf)
+    torch.testing.assert_close(values, eigenvalues(matrix))
+    torch.testing.assert_close(vectors @ torch.diag_embed(values.detach()) @ vectors.mT, matrix)
+    (gradient,) = torch.autograd.grad(values.square().sum(), leaf, create_graph=True)
+    torch.testing.assert_close(gradient.detach(), 2 * matrix)
+    with pytest.raises(RuntimeError, match="eigenvalues"):
+        gradient.sum().backward()
+    shapes = [part.shape for part in module._traced_eigenvalues(matrix.to("meta"))]
+    assert shapes == [(2, 4), (2, 4, 4)]

@@ -90,6 +90,16 @@ def test_the_fastest_is_one_that_is_accurate(monkeypatch):
     fastest.cache_clear()
 
 
+def test_an_eigenvalue_below_zero_counts_as_none():
+    matrix = torch.diag(torch.tensor([-0.5, 1.0, 4.0])).requires_grad_()
+    value = products.hinge_sums(matrix, 1.5, 1e-4, "eigh")
+    value.backward()
+    roots = torch.tensor([0.0, 1.0]).add(1e-4).sqrt()
+    torch.testing.assert_close(value.detach(), (1.5 - roots).square().sum())
+    torch.testing.assert_close(matrix.grad.diagonal()[:2], 1 - 1.5 / roots)  # as steep as at zero
+    assert float(matrix.grad[2, 2]) == 0
+
+
 def test_a_second_derivative_is_refused():
     matrix = torch.eye(6).requires_grad_()
     (gradient,) = torch.autograd.grad(hinge_sums(matrix, 2.0, EPS, "products"), matrix, create_graph=True)
@@ -97,8 +107,9 @@ def test_a_second_derivative_is_refused():
         gradient.sum().backward()
 
 
-def test_the_least_of_three_times_counts_and_the_first_does_not(monkeypatch):
-    clock = iter([0, 1, 10, 15, 20, 23, 30, 37])  # 1 at first, then 5, 3 and 7
+@pytest.mark.parametrize("times", [(1, 3, 5, 7), (1, 5, 3, 7), (9, 7, 5, 3)])
+def test_the_least_of_three_times_counts_and_the_first_does_not(monkeypatch, times):
+    clock = iter([moment for i, seconds in enumerate(times) for moment in (10 * i, 10 * i + seconds)])
     monkeypatch.setattr(products.time, "perf_counter", lambda: next(clock))
     leaf = torch.tensor([2.0], requires_grad=True)
     assert products._timed(lambda: leaf * 3, leaf) == (3, 6.0)
@@ -118,3 +129,11 @@ def test_the_choice_of_a_solver_is_logged_once_with_the_times(monkeypatch, caplo
         f"solver auto: products for a matrix of 16 x 16 {times}",
         f"solver auto: products for 3 matrices of 16 x 16 {times}",
     ]
+
+
+def test_auto_asks_for_the_fastest_of_these_matrices(monkeypatch):
+    asked = []
+    monkeypatch.setattr(products, "fastest", lambda *what: asked.append(what) or "eigh")
+    matrices = torch.eye(4, dtype=torch.float64).expand(3, 4, 4)
+    torch.testing.assert_close(hinge_sums(matrices, 1.5, 0.0, "auto"), torch.full((3,), 1.0, dtype=torch.float64))
+    assert asked == [(4, 3, torch.device("cpu"), torch.float64)]

@@ -6,9 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from kvicreg import KernelVICRegLoss, VICRegLoss, kernels, losses
-from kvicreg.operators import Nystrom, RandomFourier, covariance_operator, shard, shared_operator
+from kvicreg import KernelVICRegLoss, kernels, losses
+from kvicreg.operators import covariance_operator, shard, shared_operator
 from kvicreg.operators.shard import Shard
+from tests.losses.every_loss import LOSSES
 
 SIZES = (3, 5, 2)
 
@@ -70,37 +71,6 @@ def views(count=2):
     return torch.randn(count, sum(SIZES), 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
-LOSSES = {
-    "gram": lambda **more: KernelVICRegLoss("rbf", **more),
-    "features": lambda **more: KernelVICRegLoss("linear", "paper", **more),
-    "narrow": lambda **more: KernelVICRegLoss("rbf", "paper", approximation=RandomFourier(6), **more),
-    "landmarks": lambda **more: KernelVICRegLoss("rbf", approximation=Nystrom(5), **more),
-    "unbounded": lambda **more: KernelVICRegLoss("polynomial", approximation=Nystrom(5), **more),
-    "shared gram": lambda **more: KernelVICRegLoss("rbf", spectrum="shared", **more),
-    "shared features": lambda **more: KernelVICRegLoss("linear", spectrum="shared", **more),
-    "smoothed": lambda **more: KernelVICRegLoss(kernels.RBF("smoothed"), **more).double(),
-    "vicreg": lambda **more: VICRegLoss(**more),
-    "vicreg as printed": lambda **more: VICRegLoss("paper", **more),
-    "nt-xent": losses.NTXentLoss,
-    "kernel simclr": lambda **more: losses.KernelSimCLRLoss("rbf", **more),
-    "kernel simclr by landmarks": lambda **more: losses.KernelSimCLRLoss("rbf", approximation=Nystrom(5), **more),
-    "barlow twins": losses.BarlowTwinsLoss,
-    "wide barlow twins": lambda **more: losses.KernelBarlowTwinsLoss("rbf", approximation=Nystrom(16), **more),
-    "kernel barlow twins": lambda **more: losses.KernelBarlowTwinsLoss("rbf", **more),
-    "swav": losses.SwAVLoss,
-    "ssl-hsic": losses.SSLHSICLoss,
-    "coding rate": losses.CodingRateLoss,
-    "corinfomax": losses.CorInfoMaxLoss,
-    "frossl": lambda **more: losses.FroSSLLoss("rbf", **more),
-    "mmcr": losses.MMCRLoss,
-    "vne": losses.VNELoss,
-    "lejepa": losses.LeJEPALoss,
-    "kerjepa": losses.KerJEPALoss,
-    "visreg": losses.VISRegLoss,
-    "w-mse": losses.WMSELoss,
-}
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_mean_of_the_parts_gradients_is_that_of_the_whole_batch(threads, name):
     whole = views().requires_grad_()
@@ -121,6 +91,43 @@ def test_the_mean_of_the_parts_gradients_is_that_of_the_whole_batch(threads, nam
     torch.testing.assert_close(gradient, whole.grad, rtol=1e-6, atol=1e-9)
     for other in criteria:
         torch.testing.assert_close(other.state_dict(), criterion.state_dict())
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_without_gathering_each_process_has_the_loss_of_its_own_part(threads, name):
+    parts = torch.randn(3, 2, 12, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = [with_state(LOSSES[name](gather=False), part) for part in parts]
+    found = threads.run(lambda rank: with_state(LOSSES[name](gather=False), parts[rank]))
+    torch.testing.assert_close(found, expected)
+    assert len({float(value.detach()) for value, _ in found}) == 3
+
+
+def with_state(criterion, inputs):
+    """A loss, and what the step has left in it."""
+    return criterion(*inputs), criterion.state_dict()
+
+
+FUNCTIONS = {
+    "vicreg": lambda z, **more: losses.vicreg_terms(*z, **more).total,
+    "kernel vicreg": lambda z, **more: losses.kernel_vicreg_terms(*z, kernel=kernels.RBF(), **more).total,
+    "barlow twins": lambda z, **more: losses.barlow_twins_terms(*z, **more).total,
+    "kernel barlow twins": lambda z, **more: losses.kernel_barlow_twins_terms(*z, kernel=kernels.RBF(), **more).total,
+    "nt-xent": lambda z, **more: losses.nt_xent(*z, **more),
+    "kernel simclr": lambda z, **more: losses.kernel_simclr(*z, kernel=kernels.RBF(), **more),
+    "ssl-hsic": lambda z, **more: losses.ssl_hsic_terms(*z, **more).total,
+    "swav": lambda z, **more: losses.swav(*z, **more),
+    "dino": lambda z, **more: losses.dino(z, [*z], centre=torch.zeros(4), **more),
+    "kernel byol": lambda z, **more: losses.kernel_byol(*z, *z, kernel=kernels.RBF(), **more),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_are_of_the_whole_batch_unless_told_otherwise(threads, name):
+    parts = views().split(SIZES, dim=1)
+    together = FUNCTIONS[name](views(), gather=False)
+    torch.testing.assert_close(threads.run(lambda rank: FUNCTIONS[name](parts[rank])), [together] * 3)
+    alone = [FUNCTIONS[name](part, gather=False) for part in parts]
+    torch.testing.assert_close(threads.run(lambda rank: FUNCTIONS[name](parts[rank], gather=False)), alone)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +155,16 @@ def test_the_centre_of_dino_is_that_of_the_whole_batch(threads):
         torch.testing.assert_close(value, expected)
     for process in processes:
         torch.testing.assert_close(process.centre, alone.centre)
+
+
+def test_dino_without_gathering_is_of_each_part_alone(threads):
+    parts = views(4).split(SIZES, dim=1)
+    expected = [with_state(losses.DINOLoss(4).double(), (part[:2], *part[2:])) for part in parts]
+
+    def step(rank):
+        return with_state(losses.DINOLoss(4, gather=False).double(), (parts[rank][:2], *parts[rank][2:]))
+
+    torch.testing.assert_close(threads.run(step), expected)
 
 
 def test_groups_are_those_of_the_whole_batch(threads):
