@@ -6,12 +6,13 @@ same.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from experiments.common import Cell, Experiment, Job, Result, tables
+from experiments.common import Cell, Experiment, Job, Result, Row, tables
 from experiments.common.correct import differences, differences_table, gather_correct
 from experiments.common.drawing import GREY, legend, panels
 from experiments.compute import CONTENDERS, FORMS, RIVAL, plot_above
@@ -48,14 +49,25 @@ class SmallData(Experiment, name="small-data"):
 
     def table(self, result: Result) -> str:
         parts = result.opening()
-        for data, same in tables.groups(result.trained, "data").items():
-            parts += [f"### {data}, linear probe\n", tables.grid(tables.named(same), "name", "images"), ""]
+        for data, same in tables.groups(tables.named(result.rows), "data").items():
+            parts += [f"### {data}, linear probe\n", by_size(same), ""]
         if rows := result.about["above_vicreg"]:
             parts += ["### Above VICReg as published, in points\n", differences_table(rows, ("data", "images")), ""]
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
         draw(result, result.job.out / self.stem)
+
+
+def by_size(rows: Sequence[Row]) -> str:
+    """A line for each name, a column for each number of images, and the cost of a run; controls see no image."""
+    sizes = sorted(size for size in tables.groups(rows, "images") if size is not None)
+    lines = []
+    for name, same in tables.groups(rows, "name").items():
+        of, seconds = tables.groups(same, "images"), tables.average(same, "seconds")
+        scores = (tables.percent(of.get(size, of.get(None, []))) for size in sizes)
+        lines.append([name, *scores, f"{seconds:.0f}" if seconds else ""])
+    return tables.markdown(["", *(f"{size:,} images" for size in sizes), "seconds"], lines)
 
 
 def draw(result: Result, path: Path) -> None:
@@ -69,7 +81,10 @@ def draw(result: Result, path: Path) -> None:
             for shift, (name, points) in enumerate(tables.groups(same, "name").items()):
                 plot_above(axes, [row["images"] * (0.9 + 0.04 * shift) for row in points], points, name)
             axes.axhline(0, color=GREY, lw=1)
+            sizes = [*tables.groups(same, "images")]
             axes.set(xscale="log", title=data, xlabel="training images")
+            axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            axes.minorticks_off()
             axes.grid(axis="y")
         every[0].set_ylabel("points above VICReg")
         legend(every[:1])

@@ -31,6 +31,7 @@ COMMANDS = {
         {"encoder": "resnet18", "epochs": (8,), "only_names": ("rbf", "vicreg, published")},
         (0,),
     ),
+    "small-data": ("small-data", {"forms": ("linear", "rbf")}, ()),
     "defaults-vs-vicreg": ("defaults-vs-vicreg", {}, ()),
     "neighbours-weights": ("neighbours", {"topic": "weights", "data": ("photos",)}, (0,)),
     "neighbours-batches": ("neighbours", {"topic": "batches", "data": ("photos",)}, (0,)),
@@ -39,7 +40,7 @@ COMMANDS = {
     "neighbours-family": ("neighbours", {"topic": "family"}, ()),
     "neighbours-constants": ("neighbours", {"topic": "constants", "data": ("cifar10",)}, (0,)),
     "neighbours-views": ("neighbours", {"topic": "views"}, ()),
-    "zoo": ("zoo", {"data": ("mnist", "fashion-mnist", "cifar10")}, ()),
+    "zoo": ("zoo", {}, ()),
     "peers-mnist": ("peers", {"data": "mnist", "images": 55_000, "epochs": 3}, ()),
     "peers-mnist-small": ("peers", {"data": "mnist-small", "images": 7_000, "holdout": 1_000, "epochs": 3}, ()),
 }

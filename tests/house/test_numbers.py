@@ -54,6 +54,13 @@ def margin(file, name, key="probe", rival="vicreg, tuned", **where):
     return sum(ours[seed] - theirs[seed] for seed in ours) / len(ours)
 
 
+def above_vicreg(file, name, score="probe", **where):
+    """What a method has above VICReg as a table of paired differences tells, in points."""
+    told = [row for row in table(file)["above_vicreg"] if {**row, **where, "name": name, "score": score} == row]
+    (only,) = told
+    return only["points"]
+
+
 def above_frozen(data, key="probe"):
     """What adapting pretrained weights by Kernel VICReg gains over leaving them as they are, in points."""
     frozen = mean("own-images", key, data=data, method="starting encoder")
@@ -68,6 +75,7 @@ def photographs(name, score="linear_probe"):
 LANGUAGE = {
     "photographs": photographs,
     "above_frozen": above_frozen,
+    "above_vicreg": above_vicreg,
     "rows": rows,
     "mean": mean,
     "margin": margin,
