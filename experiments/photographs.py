@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.common.tables import markdown
+from experiments.common.versions import fingerprint, remark
 from kvicreg.benchmarks.measure import write_result
-from kvicreg.runs import RunFolder
+from kvicreg.runs import RunFolder, Settings
 from kvicreg.runs.durations import minutes
 
 OUT = Path("docs/results/bench-photographs.json")
@@ -44,10 +45,17 @@ def photographs(photos: str, /, work: Path = Path("runs/photographs"), out: Path
     logged(work, "evaluate-vicreg", ["evaluate", vicreg])
     numbers = timings(log) | {"evaluate_minutes": round(judging["seconds"] / 60, 1)}
     numbers |= {"epochs": epochs, "images": results_of(plain)["data"]["train_images"]}
+    numbers |= {"fingerprint": photographs_fingerprint()}
     encoders = {"kernel-vicreg, rbf": scores(plain, "encoder"), "vicreg": scores(vicreg, "encoder")}
     encoders |= {name: scores(plain, name) for name in ("random encoder", "raw pixels")}
     write_result(out, {"what": "kvicreg train --data PHOTOS, and nothing else"}, **numbers, encoders=encoders)
     return f"Results: {out}"
+
+
+def photographs_fingerprint() -> str:
+    """What a step of each method gives, with the settings that photographs have by default."""
+    settings = (Settings.of(data="photos", method=method) for method in ("kernel-vicreg", "vicreg"))
+    return " ".join(fingerprint({"method": each.method.name, "config": each.flat()}) for each in settings)
 
 
 def logged(work: Path, name: str, arguments: Sequence[Any]) -> Log:
@@ -116,7 +124,7 @@ def for_page(results: Path) -> str:
     ]
     note = "One seed, 95 % intervals over test images; VICReg at its published weights and the same settings."
     command = "`python -m experiments photographs photos/`"
-    return f"{text}\n\n{markdown(['', *SCORES.values()], lines)}\n\n{note} {command}"
+    return f"{text}\n\n{markdown(['', *SCORES.values()], lines)}\n\n{note} {command}{remark(path)}"
 
 
 COMMANDS = {"photographs": photographs}

@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from experiments.common import Experiment, Job, Result, write
-from experiments.common.versions import as_text
+from experiments.common.versions import as_text, remark
 from kvicreg.sklearn import KernelVICReg
 
 OPENML = Path(sklearn.__file__).parent / "datasets" / "tests" / "data" / "openml"
@@ -71,16 +71,16 @@ class Tables(Experiment, name="tables"):
             for table in self.tables:
                 for fold, split in enumerate(self.splits(table, seed)):
                     if (table, seed, fold) not in done:
-                        place = {"table": table, "seed": seed, "fold": fold}
+                        place = {"table": table, "seed": seed, "fold": fold, "fingerprint": tables_fingerprint()}
                         rows += [place | row for row in measured(*split, seed=seed)]
-                        about = {"folds": self.folds, "rows_at_most": ROWS, "fingerprint": tables_fingerprint()}
-                        write(path, about | {"rows": rows})
+                        write(path, {"folds": self.folds, "rows_at_most": ROWS, "rows": rows})
                 job.say(f"{table}, seed {seed}: {self.folds} folds")
         return Result(job, [], [])
 
     @classmethod
     def for_page(cls, results: Path) -> str:
-        return as_markdown(json.loads((results / "tables.json").read_text())["rows"])
+        path = results / "tables.json"
+        return as_markdown(json.loads(path.read_text())["rows"]) + remark(path)
 
     def splits(self, table: str, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """Training rows, their labels, test rows, their labels, fold by fold."""

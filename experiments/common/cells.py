@@ -125,7 +125,8 @@ def identity(recorded: dict[str, Any]) -> dict[str, Any]:
 
 def in_former_form(given: dict[str, Any]) -> Settings:
     """These settings, with the spectrum and the bandwidth that were the default, where they are read and not given."""
-    former = {name: value for name, value in FORMER.items() if "gamma" not in given or name != "bandwidth"}
+    has_rule = "gamma" not in given and given.get("method") != "ssl-hsic"  # whose kernel always had a scale of 1
+    former = {name: value for name, value in FORMER.items() if has_rule or name != "bandwidth"}
     return Settings.read(Values({**former, **given}))
 
 

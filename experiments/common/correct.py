@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +23,10 @@ def store_correct(path: Path, correct: Correct) -> None:
     """Write it, a bit for each image; nothing where there is nothing."""
     if correct:
         path.parent.mkdir(parents=True, exist_ok=True)
-        content, bits = io.BytesIO(), {name: np.packbits(right) for name, right in correct.items()}
-        sizes = {f"{name} size": np.array(len(right)) for name, right in correct.items()}
-        np.savez(content, allow_pickle=False, **bits, **sizes)
+        content = io.BytesIO()
+        arrays: dict[str, Any] = {name: np.packbits(right) for name, right in correct.items()}
+        arrays |= {f"{name} size": np.array(len(right)) for name, right in correct.items()}
+        np.savez(content, **arrays)
         write_atomically(path, content.getvalue())
 
 

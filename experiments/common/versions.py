@@ -90,10 +90,11 @@ def agrees(old: str, new: str) -> bool:
 def statuses(path: Path) -> Counter[str]:
     """How many rows of a result file are "current", "stale", or of an "unknown version"."""
     table = json.loads(path.read_text())
-    if path.stem in ("theory", "tables", "pull"):
-        now = getattr(import_module(f"experiments.{path.stem}"), f"{path.stem}_fingerprint")()
-        same = agrees(table["fingerprint"], now) if "fingerprint" in table else None
-        return Counter([NAMES[same]])
+    if path.stem in WHOLE:
+        name = path.stem.removeprefix("bench-")
+        now = getattr(import_module(f"experiments.{name}"), f"{name}_fingerprint")()
+        marks = [part.get("fingerprint") for part in (table["rows"] if path.stem == "tables" else [table])]
+        return Counter(NAMES[None if mark is None else agrees(mark, now)] for mark in marks)
     count: Counter[str] = Counter()
     for row in table["rows"]:
         config = {**table.get("shared", {}), **table.get("settings", {}), **row.get("settings", {})}
@@ -104,13 +105,16 @@ def statuses(path: Path) -> Counter[str]:
     return count
 
 
+WHOLE = ("theory", "tables", "pull", "bench-photographs")
+"""Result files whose module has one fingerprint for all of their numbers."""
 NAMES = {True: "current", False: "stale", None: "unknown version"}
 
 
 def result_files(results: Path) -> list[Path]:
     """The result files whose numbers come from training, or from the theory."""
     paths = sorted(results.glob("**/*.json"))
-    return [p for p in paths if not p.stem.startswith("bench") and p.parent.name not in ("reliability", "mutants")]
+    paths = [path for path in paths if path.parent.name not in ("reliability", "mutants")]
+    return [path for path in paths if path.stem in WHOLE or not path.stem.startswith("bench")]
 
 
 def remark(path: Path) -> str:

@@ -71,7 +71,8 @@ def origin_of(x: Tensor) -> Tensor:
     |x|^2 + |y|^2 - 2 x.y cancels badly when points lie far from the origin and near each other, as they do when a
     network collapses; the mean would be far from most of them when a few lie far out. Medians of three, of three of
     those, and so on, are as robust as the median and cost next to nothing. Distances do not depend on the origin, so no
-    gradient goes through it.
+    gradient goes through it. Of two clusters only one can be near it: in float32 the points of the other are told apart
+    down to about a thousandth of the distance between the two.
     """
     n = x.shape[-2]
     rows = x.detach()[..., torch.arange(ORIGIN_ROWS, device=x.device) * n // ORIGIN_ROWS, :]

@@ -42,7 +42,9 @@ class InverseMultiquadric(StationaryKernel):
 class InverseMultiquadricOptions(StationaryOptions, name="inverse_multiquadric"):
     """The settings of the inverse multiquadric kernel, whose scale is 1 unless another is chosen."""
 
-    bandwidth: Literal["median", "mean"] = option("median", "The rule of the bandwidth, where its scale is not 1.")
+    bandwidth: Literal["unit", "median", "mean"] = option(  # type: ignore[assignment]
+        "unit", "A scale of 1, or the rule of the bandwidth, as of other kernels."
+    )
 
     def make(self) -> InverseMultiquadric:
         is_default = replace(self, per_dimension=False) == type(self)()

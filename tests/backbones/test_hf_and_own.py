@@ -96,7 +96,9 @@ def test_the_usual_size_is_that_of_the_config(monkeypatch, arguments, usual):
 def test_blocks_of_transformers_are_its_layers():
     encoder = build_encoder("hf:vit", 3, 32, model_args=MODELS["vit"])
     assert isinstance(encoder, TransformersEncoder)
-    assert [block.name for block in blocks(encoder)] == ["embeddings", "layers.0", "layers.1", "layernorm"]
+    names = [block.name for block in blocks(encoder)]
+    assert (names[0], names[-1]) == ("embeddings", "layernorm")
+    assert names[1:-1] in (["layers.0", "layers.1"], ["encoder.layer.0", "encoder.layer.1"])  # which 5.0 has
 
 
 @pytest.mark.parametrize(

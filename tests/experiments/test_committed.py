@@ -18,6 +18,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
     "table2": ("table2", {}, (0,)),
     "mnist": ("mnist", {}, ()),
+    "mnist-elastic-10-epochs": ("mnist", {"epochs": 10, "elastic": 0.08, "names": ("linear",)}, (0,)),
     "mnist-4-epochs": ("mnist", {"epochs": 4, "names": ("linear", "vicreg, published")}, (0,)),
     "figure-umap": ("figure-umap", {}, ()),
     "figure-eigenvalues": ("figure-eigenvalues", {}, ()),

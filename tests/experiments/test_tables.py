@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import tables
-from experiments.common import Job
+from experiments.common import Job, versions
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
@@ -57,3 +57,14 @@ def test_every_method_has_one_width_and_finished_folds_are_left_alone(tmp_path, 
     page = tables.Tables.for_page(tmp_path)
     assert "| table | splits | width | all columns | PCA | kernel PCA | untrained network | Kernel VICReg |" in page
     assert "| wine | 2 | 6 | " in page
+
+
+def test_older_rows_stay_older_when_others_are_added_and_the_page_says_so(tmp_path, quick):
+    path, job = tmp_path / "tables.json", Job("smoke", out=tmp_path, seeds=(0,), say=lambda line: None)
+    tables.Tables(tables=("wine",), folds=2).run(job)
+    table = json.loads(path.read_text())
+    first = [{**row, "fingerprint": "1 2 3"} for row in table["rows"] if row["fold"] == 0]
+    path.write_text(json.dumps({**table, "rows": first}))
+    tables.Tables(tables=("wine",), folds=2).run(job)
+    assert versions.statuses(path) == {"stale": len(first), "current": len(first)}
+    assert f"{len(first)} of {2 * len(first)} rows: stale" in tables.Tables.for_page(tmp_path)

@@ -34,7 +34,7 @@ import kvicreg
 kvicreg.KernelVICRegLoss(kernel=3)
 kvicreg.KernelVICRegLoss().terms(1.0)
 kvicreg.VICRegLoss(variance_wait=1.0)
-kvicreg.kernels.RBF().no_such_method()
+kvicreg.kernels.RBF(gamma=[1.0])
 kvicreg.operators.no_such_name
 kvicreg.load_encoder(5)
 kvicreg.train(quiet="yes")

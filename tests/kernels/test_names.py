@@ -57,6 +57,7 @@ def test_options_go_to_the_members_that_have_them():
         ),
         ("inverse_multiquadric", {"gamma": 0.3}, kernels.InverseMultiquadric(0.3)),
         ("inverse_multiquadric", {"bandwidth": "mean"}, kernels.InverseMultiquadric("mean")),
+        ("inverse_multiquadric", {"bandwidth": "median"}, kernels.InverseMultiquadric("median")),
         ("inverse_multiquadric", {"bandwidth_multiple": 2}, kernels.InverseMultiquadric(kernels.Median(2.0))),
         ("inverse_multiquadric", {"bandwidth_momentum": 0.99}, kernels.InverseMultiquadric("smoothed")),
     ],

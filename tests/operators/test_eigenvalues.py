@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -149,3 +150,21 @@ def test_the_operator_that_compiled_code_calls_has_the_same_values_and_gradient(
         gradient.sum().backward()
     shapes = [part.shape for part in module._traced_eigenvalues(matrix.to("meta"))]
     assert shapes == [(2, 4), (2, 4, 4)]
+
+
+class NoSolver(str):
+    """The CPU, under the name of a device that has no symmetric eigensolver."""
+
+    type = "mps"
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_device_without_a_solver_gets_its_answer_from_the_cpu_and_says_so(vectors):
+    matrix = symmetric(5)
+    elsewhere = SimpleNamespace(device=NoSolver("cpu"), cpu=lambda: matrix)
+    with pytest.warns(RuntimeWarning, match="solves on the CPU and copies the result back") as warned:
+        values, basis = module._decompose(elsewhere, vectors=vectors)
+    assert [record.filename for record in warned] == [__file__]
+    torch.testing.assert_close(values, torch.linalg.eigvalsh(matrix))
+    if vectors:
+        torch.testing.assert_close(basis * values @ basis.mT, matrix)
