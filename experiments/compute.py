@@ -190,11 +190,13 @@ def draw_above(result: Result, axes: Any) -> None:
     """What each method without labels has above VICReg, with its interval."""
     rows = [r for r in result.about["above_vicreg"] if r["score"] == "probe" and r["name"] != "supervised"]
     budgets = sorted({row["epochs"] for row in rows})
-    for number, (name, same) in enumerate(tables.groups(rows, "name").items()):
-        plot_above(axes, [budgets.index(row["epochs"]) + 0.06 * (number - 4) for row in same], same, name)
+    of = tables.groups(rows, "name")
+    for number, (name, same) in enumerate(of.items()):
+        shift = 0.08 * (number - (len(of) - 1) / 2)
+        plot_above(axes, [budgets.index(row["epochs"]) + shift for row in same], same, name)
     axes.axhline(0, color=GREY, lw=1)
     axes.set_xticks(range(len(budgets)), map(str, budgets))
-    axes.set(xlabel="epochs", ylabel="points above VICReg as published, 95 %")
+    axes.set(xlabel="epochs", ylabel="points above VICReg as published, 95 %", xlim=(-0.5, len(budgets) - 0.5))
     axes.grid(axis="y", alpha=0.25)
 
 

@@ -49,7 +49,7 @@ class Difference(NamedTuple):
 
 
 def hierarchical_difference(
-    a: Sequence[np.ndarray], b: Sequence[np.ndarray], *, resamples: int = 2000, seed: int = 0
+    a: Sequence[np.ndarray], b: Sequence[np.ndarray], *, resamples: int = 20_000, seed: int = 0
 ) -> Difference:
     """Bootstrap of what `a` has above `b`: arrays (m,) for each seed, the same seeds and images for both.
 
@@ -58,12 +58,13 @@ def hierarchical_difference(
     """
     margins = np.stack([x.astype(np.float32) - y for x, y in zip(a, b, strict=True)])
     generator, (seeds, images) = np.random.default_rng(seed), margins.shape
-    draws = np.empty(resamples)
-    for number in range(resamples):
-        of_seeds = np.bincount(generator.integers(seeds, size=seeds), minlength=seeds) @ margins / seeds
-        draws[number] = of_seeds[generator.integers(images, size=images)].mean()
+    times = generator.multinomial(seeds, [1 / seeds] * seeds, size=resamples)
+    draws: list[float] = []
+    for weights, count in zip(*np.unique(times, axis=0, return_counts=True), strict=True):
+        values, having = np.unique(weights @ margins / seeds, return_counts=True)  # of images: few values in all
+        draws += (generator.multinomial(images, having / images, size=count) @ values / images).tolist()
     low, high = np.quantile(draws, (0.025, 0.975))
-    beyond = int(min((draws <= 0).sum(), (draws >= 0).sum())) + 1
+    beyond = int(min((np.array(draws) <= 0).sum(), (np.array(draws) >= 0).sum())) + 1
     points, low, high = (100 * float(value) for value in (margins.mean(), low, high))
     return Difference(points, low, high, min(1.0, 2 * beyond / (resamples + 1)))
 

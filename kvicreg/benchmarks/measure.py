@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["SECONDS_PER_SIZE", "Cost", "measure", "using_threads", "write_result"]
+__all__ = ["SECONDS_PER_SIZE", "Cost", "code_hash", "measure", "using_threads", "write_result"]
+
+PACKAGE = Path(__file__).parents[1]
 
 SECONDS_PER_SIZE = 20.0
 """Slow sizes are timed three times at least, and no more often than fits into this."""
@@ -76,9 +79,19 @@ def using_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+def code_hash(folder: str) -> str:
+    """Changes where a module of this folder of the package does."""
+    digest = hashlib.sha256()
+    for path in sorted((PACKAGE / folder).rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def write_result(out: Path, conditions: Mapping[str, Any], **measured: Any) -> dict[str, Any]:
-    """Write, as JSON, under which conditions and on what kind of machine was measured what; returns it."""
-    result = {**conditions, "machine": platform.machine(), "torch": torch.__version__, **measured}
+    """Write, as JSON, what was measured under which conditions, on what kind of machine and of which code."""
+    about = {"machine": platform.machine(), "torch": torch.__version__}
+    code = {folder.name: code_hash(folder.name) for folder in sorted(PACKAGE.iterdir()) if any(folder.glob("*.py"))}
+    result = {**conditions, **about, **measured, "code": code}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=2) + "\n")
     return result

@@ -83,6 +83,8 @@ PRESET_OF_DATA = {
     "cifar10": "small",
     "tiny-imagenet": "natural",
 }
+CHANCES = {**dict.fromkeys(("brightness", "contrast", "saturation", "hue"), "jitter"), "blur_sigma": "blur"}
+"""The chance of the part that a strength belongs to."""
 SMALL_SIDE = 64
 """Other images get "small" views up to so many pixels a side, and "natural" ones above."""
 
@@ -128,4 +130,8 @@ def view_config(preset: str, changes: Mapping[str, float] | None = None) -> View
     for change in changes or {}:
         if change not in strengths:
             raise ValueError(f"views: no strength is called {change!r}; {did_you_mean(change, strengths)}")
-    return replace(PRESETS[name], **(changes or {}))
+    changed = replace(PRESETS[name], **(changes or {}))
+    for change, chance in CHANCES.items():
+        if getattr(changed, chance) == 0 and getattr(changed, change) != getattr(PRESETS[name], change):
+            raise ValueError(f"{change} is read only where {chance} is above 0, and here it is 0: give {chance} too")
+    return changed

@@ -192,6 +192,18 @@ def test_wrong_strengths_are_named(changes: dict, message: str) -> None:
         view_config("natural", changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "chance"),
+    [({"hue": 0.3}, "jitter"), ({"brightness": 0.1, "flip": 1}, "jitter"), ({"blur_sigma": 3}, "blur")],
+)
+def test_a_strength_of_a_part_that_is_switched_off_is_refused(changes: dict, chance: str) -> None:
+    name = next(iter(changes))
+    with pytest.raises(ValueError, match=f"{name} is read only where {chance} is above 0"):
+        view_config("digits", changes)
+    assert getattr(view_config("digits", {**changes, chance: 0.5}), name) == changes[name]
+    assert view_config("natural", {chance: 0}).hue == PRESETS["natural"].hue  # the preset's own is no mistake
+
+
 def test_wrong_images_are_named(images: torch.Tensor) -> None:
     with pytest.raises(ValueError, match=r"images: expected uint8 or float \(b, 3, s, s\), got torch.int32"):
         make(NATURAL)(images.int(), torch.arange(16), seed=0, epoch=0, view=0)

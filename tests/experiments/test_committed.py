@@ -12,6 +12,7 @@ import pytest
 
 from experiments.common import Job, versions
 from experiments.common.experiment import Experiment, load_all
+from kvicreg.benchmarks.measure import code_hash, write_result
 from kvicreg.evaluation import probes
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -139,16 +140,50 @@ def test_a_row_says_which_code_it_is_of(tmp_path):
         ({"kernel": "laplacian"}, True),
         ({"method": "vicreg"}, True),
         ({"data": "cifar10"}, True),  # which has other views
-        ({"epochs": 7, "seed": 3, "batch_size": 64}, False),
+        ({"encoder": "resnet18", "stem": "small"}, True),
+        ({"projector_layers": 2}, True),
+        ({"optimizer": "sgd"}, True),
+        ({"learning_rate": 0.01}, True),
+        ({"warmup_epochs": 4}, True),
+        ({"local_crops": 2}, True),
+        ({"seed": 3, "batch_size": 256, "out": "elsewhere"}, False),
         ({"spread_weight": None, "momentum": 0.3}, False),  # names of former times, and settings that nothing reads
     ],
 )
-def test_a_fingerprint_is_of_the_method_the_kernel_the_loss_and_the_views(change, moved):
-    row = {"method": "kernel-vicreg", "config": {"data": "mnist", "kernel": "rbf", "epochs": 6}}
+def test_a_fingerprint_is_of_all_that_a_step_of_training_depends_on(change, moved):
+    config = {"data": "mnist", "kernel": "rbf", "epochs": 6, "spectrum": "per-view"}
+    row = {"method": "kernel-vicreg", "config": config}
     before, after = versions.fingerprint(row), versions.fingerprint({**row, "config": {**row["config"], **change}})
     assert versions.agrees(before, after) != moved
     if not moved:
         assert before == after
+
+
+def test_other_local_crops_make_rows_stale_that_had_them():
+    row = {"method": "swav", "config": {"method": "swav", "data": "mnist", "local_crops": 2, "local_crop_area": 0.14}}
+    other = {**row, "config": {**row["config"], "local_crop_area": 0.4}}
+    assert not versions.agrees(versions.fingerprint(row), versions.fingerprint(other))
+
+
+def test_a_row_without_the_last_numbers_is_judged_by_the_others(tmp_path):
+    row = {"method": "vicreg", "config": {"method": "vicreg", "data": "mnist"}}
+    whole, short = versions.fingerprint(row), versions.fingerprint(row, moved=False)
+    assert whole.startswith(f"{short} ")
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"rows": [{**row, "fingerprint": mark} for mark in (whole, short, f"{short} 9 9")]}))
+    assert versions.statuses(path) == {"current": 2, "stale": 1}
+
+
+def test_times_are_of_the_code_of_the_folders_that_they_depend_on(tmp_path, monkeypatch):
+    path = tmp_path / "bench-views.json"
+    write_result(path, {"what": "seconds of views"}, rows=[1, 2])
+    assert versions.statuses(path) == {"current": 1}
+    monkeypatch.setattr(versions, "code_hash", lambda folder: "other" if folder == "losses" else code_hash(folder))
+    assert versions.statuses(path) == {"current": 1}
+    monkeypatch.setattr(versions, "code_hash", lambda folder: "other" if folder == "data" else code_hash(folder))
+    assert versions.statuses(path) == {"stale": 1}
+    path.write_text("{}")
+    assert versions.statuses(path) == {"unknown version": 1}
 
 
 def test_a_change_of_the_probe_makes_every_row_stale(monkeypatch):

@@ -13,7 +13,6 @@ are written to `docs/results/mutants/FOLDER.json`, and the page docs/mutants.md 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -25,8 +24,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kvicreg.benchmarks.measure import code_hash
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results" / "mutants"
+EQUIVALENT = Path(__file__).with_name("equivalent.json")
+"""Faults that change nothing that anyone could see, each with the reason."""
 CORE = ["tests/kernels", "tests/operators", "tests/losses", "tests/claims"]
 TESTS = {
     "kernels": CORE,
@@ -137,11 +140,13 @@ def leave_out_slow_tests(work: Path) -> None:
 
 
 def meet(work: Path, folder: str, tests: list[str]) -> None:
-    """Run these tests with each fault that has survived; what one of them notices is killed, the rest stays."""
+    """Run these tests with each fault that has survived and is not equivalent; what one of them notices is killed."""
     shutil.copytree(ROOT / "tests", work / "mutants" / "tests", dirs_exist_ok=True)
     shutil.copyfile(ROOT / "pyproject.toml", work / "mutants" / "pyproject.toml")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    survivors = [name for name, verdict in read_verdicts(work, folder).items() if verdict in (SURVIVED, NO_TESTS)]
+    equivalent = json.loads(EQUIVALENT.read_text())
+    verdicts = read_verdicts(work, folder).items()
+    survivors = [name for name, verdict in verdicts if verdict in (SURVIVED, NO_TESTS) and name not in equivalent]
     for name in ["", *survivors]:
         ran = subprocess.run(
             command,
@@ -210,14 +215,6 @@ def write_result(folder: str, verdicts: dict[str, int | None], results: Path) ->
 def before(path: Path) -> set[str]:
     """The faults that had survived when this file of results was written last, or before that."""
     return {*json.loads(path.read_text())["survived_at_first"]} if path.is_file() else set()
-
-
-def code_hash(folder: str) -> str:
-    """Changes where a module of the folder does."""
-    digest = hashlib.sha256()
-    for path in sorted((ROOT / "kvicreg" / folder).rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,18 @@ import json
 
 import pytest
 
-from tests.mutants.document import EQUIVALENT, PAGE, document, wilson
-from tests.mutants.run import RESULTS, TESTS, leave_out_slow_tests, meet, pending, read_verdicts, sample, write_result
+from tests.mutants.document import PAGE, document, wilson
+from tests.mutants.run import (
+    EQUIVALENT,
+    RESULTS,
+    TESTS,
+    leave_out_slow_tests,
+    meet,
+    pending,
+    read_verdicts,
+    sample,
+    write_result,
+)
 
 NAMES = [f"kvicreg.kernels.rbf.x_f__mutmut_{number}" for number in range(20)]
 VERDICTS = dict(zip(NAMES, [0, 1, 33, 24, *[None] * 16], strict=True))

@@ -188,6 +188,12 @@ def test_a_part_knows_its_place_in_the_whole(threads):
     assert Shard.of(parts[1], gather=True) == alone  # where no process has been told of the others
 
 
+def test_a_pair_of_processes_shares_a_batch_too(monkeypatch):
+    pair = Threads(2)
+    monkeypatch.setattr(shard, "dist", pair)
+    assert [s.sizes for s in pair.run(lambda rank: Shard.of(torch.ones(rank + 1, 3), gather=True))] == [(1, 2)] * 2
+
+
 def test_rows_are_taken_from_whoever_has_them(threads):
     whole, rows = views(), torch.tensor([0, 2, 3, 7, 8, 9])
     parts = whole.split(SIZES, dim=1)

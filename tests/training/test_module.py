@@ -142,9 +142,10 @@ def test_a_step_sees_views_by_address_labels_and_groups(at):
     }  # fmt: skip
 
 
-def test_smaller_crops_are_half_as_large_and_show_less(monkeypatch):
+@pytest.mark.parametrize(("largest", "least"), [(0.4, 0.05), (0.03, 0.03)])
+def test_smaller_crops_are_half_as_large_and_show_less(monkeypatch, largest, least):
     made = []
-    module = module_of(method="lejepa", views_per_image=2, local_crops=3, local_crop_area=0.03, seed=2)
+    module = module_of(method="lejepa", views_per_image=2, local_crops=3, local_crop_area=largest, seed=2)
 
     def views(config, **more):
         made.append((config.crop_area, config.crop_area_max, more))
@@ -157,7 +158,7 @@ def test_smaller_crops_are_half_as_large_and_show_less(monkeypatch):
     assert [view.shape for view in seen[:2]] == [(4, 3, 16, 16)] * 2
     assert seen[2:] == [{"view": view, "seed": 2, "epoch": 2} for view in (2, 3, 4)]
     about = {"size": 8, "mean": module.views.mean, "std": module.views.std}
-    assert made == [(0.03, 0.03, about)]
+    assert made == [(least, largest, about)]
 
 
 def test_a_checkpoint_tells_what_its_encoder_is_and_how_far_it_got():
