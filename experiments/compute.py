@@ -165,7 +165,7 @@ def draw(result: Result, path: Path) -> None:
     cost, controls = costs(result.trained), tables.groups(result.rows, "method")
     title = "Accuracy against compute, all of CIFAR-10"
     detail = "Linear probe on the test set, mean over seeds; every point is a run with a schedule of its own."
-    with panels(path, (16, 6.2), title, detail, 3) as ((images, seconds, above),):
+    with panels(path, (16, 6.2), title, detail, 3, width_ratios=(1, 1, 1.5)) as ((images, seconds, above),):
         for name, same in tables.groups(result.trained, "name").items():
             of = sorted(tables.groups(same, "epochs").items())
             score = [100 * tables.average(rows) for _, rows in of]

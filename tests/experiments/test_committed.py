@@ -27,7 +27,7 @@ COMMANDS = {
     "figure-rbf": ("figure-rbf", {}, (0,)),
     "collapse-map": ("collapse-map", {}, ()),
     "study": ("study", {}, ()),
-    "compute": ("compute", {}, (0,)),
+    "compute": ("compute", {}, ()),
     "resnet18-compute": (
         "compute",
         {"encoder": "resnet18", "epochs": (8,), "only_names": ("rbf", "vicreg, published")},
