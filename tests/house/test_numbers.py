@@ -74,8 +74,21 @@ def photographs(name, score="linear_probe"):
     return table("bench-photographs")["encoders"][name][score][0]
 
 
+def share_of_a_step(case):
+    """What the loss takes of a step of training a large network, in percent."""
+    (row,) = (row for row in table("bench-train-large")["rows"] if row["case"] == case)
+    return 100 * row["loss_share"]
+
+
+def cost_above_vicreg(name):
+    """How many more core-seconds an image takes than by VICReg, in percent."""
+    seconds = table("compute")["core_seconds_per_image"]
+    return 100 * (seconds[name] / seconds["vicreg, published"] - 1)
+
+
 LANGUAGE = {
-    "table": table,
+    "share_of_a_step": share_of_a_step,
+    "cost_above_vicreg": cost_above_vicreg,
     "photographs": photographs,
     "above_frozen": above_frozen,
     "above_vicreg": above_vicreg,
