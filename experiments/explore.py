@@ -18,6 +18,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from kvicreg.benchmarks.measure import code_of
 from kvicreg.data import first_images
 from kvicreg.evaluation.embed import images_for
 from kvicreg.explore import Collection, Learner, duplicate_pairs, leaks, open_encoder, open_images
@@ -31,7 +32,8 @@ def write(out: Path, name: str, content: dict[str, Any]) -> str:
     """Write the numbers of a measurement; returns the last line of its command."""
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"bench-{name}.json"
-    write_atomically(path, json.dumps(content, indent=1).encode() + b"\n")
+    code = code_of("explore", "measures")
+    write_atomically(path, json.dumps({**content, "code": code}, indent=1).encode() + b"\n")
     return f"Results: {path}"
 
 

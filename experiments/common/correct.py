@@ -59,12 +59,13 @@ def hierarchical_difference(
     margins = np.stack([x.astype(np.float32) - y for x, y in zip(a, b, strict=True)])
     generator, (seeds, images) = np.random.default_rng(seed), margins.shape
     times = generator.multinomial(seeds, [1 / seeds] * seeds, size=resamples)
-    draws: list[float] = []
+    parts = []
     for weights, count in zip(*np.unique(times, axis=0, return_counts=True), strict=True):
         values, having = np.unique(weights @ margins / seeds, return_counts=True)  # of images: few values in all
-        draws += (generator.multinomial(images, having / images, size=count) @ values / images).tolist()
+        parts.append(generator.multinomial(images, having / images, size=count) @ values / images)
+    draws = np.concatenate(parts)
     low, high = np.quantile(draws, (0.025, 0.975))
-    beyond = int(min((np.array(draws) <= 0).sum(), (np.array(draws) >= 0).sum())) + 1
+    beyond = int(min((draws <= 0).sum(), (draws >= 0).sum())) + 1
     points, low, high = (100 * float(value) for value in (margins.mean(), low, high))
     return Difference(points, low, high, min(1.0, 2 * beyond / (resamples + 1)))
 

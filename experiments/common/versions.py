@@ -5,7 +5,7 @@ and views on a small encoder and made-up images: the loss, and the norm of its g
 made-up features; and of its own kind of encoder, with all its views and local crops, the norm of the gradient and how
 far a step of its own optimizer goes. Refactoring leaves them, a change that matters moves them, and the row is stale.
 Rows from before the last two are judged by the others, so a change of ResNet-18 or Adam does not show there; rows from
-before fingerprints have none: their version is unknown. A file of times has a digest of each folder of the package.
+before fingerprints have none: their version is unknown. A file of times has digests of the folders that it is of.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from experiments.common.cells import UNTRAINED, Row, identity
-from kvicreg.benchmarks.measure import code_hash
+from kvicreg.benchmarks.measure import code_of
 from kvicreg.data import ArrayData, Views
 from kvicreg.evaluation.probes import fit_linear_probe, knn
 from kvicreg.methods import Method
@@ -54,8 +54,8 @@ def fingerprint(row: Row, *, moved: bool = True) -> str:
     if row["method"] in UNTRAINED:
         return as_text(*_probes())
     whole = _read(row["config"])
-    small = replace(SMALL, data=replace(SMALL.data, source=whole.data.short_name), views=whole.views)
-    small = replace(small, method=whole.method)
+    data = replace(SMALL.data, source=whole.data.short_name)
+    small = replace(SMALL, data=data, views=whole.views, method=whole.method)
     last = _moved(_like(whole, small)) if moved else ()
     return as_text(*_step(small), *_probes(), *last)
 
@@ -76,20 +76,20 @@ def _like(whole: Settings, small: Settings) -> Settings:
     return replace(small, model=model, optimizer=whole.optimizer, schedule=schedule)
 
 
-def _made_up(settings: Settings) -> tuple[ArrayData, Method, Views]:
-    """Images, and the method and the views of settings for them, in float64."""
+def _made_up(settings: Settings) -> tuple[ArrayData, Tensor, Method, Views]:
+    """Images, which of them are a batch, and the method and the views of settings for them, in float64."""
     pixels = torch.randint(256, (64, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     data = ArrayData(pixels, LABELS, name=settings.data.short_name)
     views = build_views(settings, data)
-    return data, build_method(resolve(settings, data, views)).double(), views
+    method = build_method(resolve(settings, data, views)).double()
+    return data, torch.arange(max(32, method.least_batch)), method, views
 
 
 @cache
 def _step(settings: Settings) -> tuple[float, float]:
     """The loss of two views and the norm of its gradient."""
     with torch.random.fork_rng(devices=[]):
-        data, method, views = _made_up(settings)
-        samples = torch.arange(max(32, method.least_batch))
+        data, samples, method, views = _made_up(settings)
         pair = [views(data.fetch(samples), samples, seed=0, epoch=0, view=view).double() for view in (0, 1)]
         loss = method(pair, 0, LABELS[samples]).loss
         loss.backward()
@@ -100,9 +100,8 @@ def _step(settings: Settings) -> tuple[float, float]:
 def _moved(settings: Settings) -> tuple[float, float]:
     """The gradient of all views, and how far all weights go in a step, a third of the way through the schedule."""
     with torch.random.fork_rng(devices=[]):
-        data, method, views = _made_up(settings)
+        data, samples, method, views = _made_up(settings)
         module = SelfSupervised(method, settings, data=data, views=views)
-        samples = torch.arange(max(32, method.least_batch))
         seen = [view.double() for view in module.views_of(data.fetch(samples), samples)]
         method(seen, 0, LABELS[samples]).loss.backward()
     optimizer, schedule = module.configure_optimizers(), settings.schedule
@@ -154,7 +153,7 @@ def statuses(path: Path) -> Counter[str]:
         return Counter(NAMES[None if mark is None else agrees(mark, now)] for mark in marks)
     if path.stem.startswith("bench"):
         code = table.get("code")
-        return Counter([NAMES[code and all(code[name] == code_hash(name) for name in timed_folders(path))]])
+        return Counter([NAMES[code and code == code_of(*code)]])
     count: Counter[str] = Counter()
     for row in table["rows"]:
         config = {**table.get("shared", {}), **table.get("settings", {}), **row.get("settings", {})}
@@ -168,19 +167,7 @@ def statuses(path: Path) -> Counter[str]:
 
 WHOLE = ("theory", "tables", "pull", "bench-photographs")
 """Result files whose module has one fingerprint for all of their numbers."""
-TIMED = {
-    "bench-loss": ("kernels", "operators", "losses"),
-    "bench-data": ("data",),
-    "bench-views": ("data",),
-    "bench-train": ("kernels", "operators", "losses", "data", "models", "methods", "training"),
-}
-"""By the first words of its name, the folders of the package on which the times in a file depend."""
 NAMES = {True: "current", False: "stale", None: "unknown version"}
-
-
-def timed_folders(path: Path) -> tuple[str, ...]:
-    """The folders of the package on which the times in a file depend."""
-    return next((folders for name, folders in TIMED.items() if path.stem.startswith(name)), ("explore", "measures"))
 
 
 def result_files(results: Path) -> list[Path]:

@@ -58,7 +58,7 @@ def run(
     }
     shards |= {"files": packed.shards, "megabytes": round(packed.size / 1e6)}
     rate = round(images / packing)
-    result = write_result(out, conditions, packing_images_per_second=rate, shards=shards, folder=folder)
+    result = write_result(out, conditions, ("data",), packing_images_per_second=rate, shards=shards, folder=folder)
     draw(result, out.with_suffix(".png"))
     return result
 

@@ -171,7 +171,8 @@ def _conditions(repeats: int, device: str) -> dict[str, Any]:
 
 def _write(rows: Sequence[Row], out: Path, conditions: dict[str, Any]) -> None:
     """Write bench-loss.json, .md and .csv."""
-    write_result(out / "bench-loss.json", conditions, rows=[asdict(row) for row in rows])
+    of = ("kernels", "operators", "losses")
+    write_result(out / "bench-loss.json", conditions, of, rows=[asdict(row) for row in rows])
     (out / "bench-loss.md").write_text(markdown(rows))
     with (out / "bench-loss.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(rows[0])))

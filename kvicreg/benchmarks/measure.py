@@ -9,7 +9,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["SECONDS_PER_SIZE", "Cost", "code_hash", "measure", "using_threads", "write_result"]
+__all__ = ["SECONDS_PER_SIZE", "Cost", "code_hash", "code_of", "measure", "using_threads", "write_result"]
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -87,11 +87,15 @@ def code_hash(folder: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def write_result(out: Path, conditions: Mapping[str, Any], **measured: Any) -> dict[str, Any]:
-    """Write, as JSON, what was measured under which conditions, on what kind of machine and of which code."""
+def code_of(*folders: str) -> dict[str, str]:
+    """The digest of each of these folders of the package."""
+    return {folder: code_hash(folder) for folder in folders}
+
+
+def write_result(out: Path, conditions: Mapping[str, Any], of: Sequence[str] = (), **measured: Any) -> dict[str, Any]:
+    """Write, as JSON, what was measured, under which conditions, on what machine and `of` the code of which folders."""
     about = {"machine": platform.machine(), "torch": torch.__version__}
-    code = {folder.name: code_hash(folder.name) for folder in sorted(PACKAGE.iterdir()) if any(folder.glob("*.py"))}
-    result = {**conditions, **about, **measured, "code": code}
+    result = {**conditions, **about, **measured, **({"code": code_of(*of)} if of else {})}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=2) + "\n")
     return result

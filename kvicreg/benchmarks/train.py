@@ -64,7 +64,8 @@ def run(out: Path, batch_size: int, steps: int, threads: int, *, large: bool = F
         "steps": steps,
         "threads": threads,
     }
-    write_result(out, conditions, rows=rows, files=files)
+    of = ("kernels", "operators", "losses", "data", "models", "methods", "training")
+    write_result(out, conditions, of, rows=rows, files=files)
     return rows
 
 

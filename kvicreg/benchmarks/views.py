@@ -45,7 +45,7 @@ def run(out: Path, batch_size: int, repeats: int, threads: int) -> list[dict[str
         "threads": threads,
         "kornia": _kornia_version(),
     }
-    write_result(out, conditions, rows=rows)
+    write_result(out, conditions, ("data",), rows=rows)
     return rows
 
 

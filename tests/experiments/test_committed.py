@@ -12,6 +12,7 @@ import pytest
 
 from experiments.common import Job, versions
 from experiments.common.experiment import Experiment, load_all
+from kvicreg.benchmarks import measure
 from kvicreg.benchmarks.measure import code_hash, write_result
 from kvicreg.evaluation import probes
 
@@ -174,13 +175,17 @@ def test_a_row_without_the_last_numbers_is_judged_by_the_others(tmp_path):
     assert versions.statuses(path) == {"current": 2, "stale": 1}
 
 
+def test_the_plain_command_on_photographs_is_of_the_code_of_today():
+    assert versions.statuses(RESULTS / "bench-photographs.json") == {"current": 1}
+
+
 def test_times_are_of_the_code_of_the_folders_that_they_depend_on(tmp_path, monkeypatch):
     path = tmp_path / "bench-views.json"
-    write_result(path, {"what": "seconds of views"}, rows=[1, 2])
+    write_result(path, {"what": "seconds of views"}, of=("data",), rows=[1, 2])
     assert versions.statuses(path) == {"current": 1}
-    monkeypatch.setattr(versions, "code_hash", lambda folder: "other" if folder == "losses" else code_hash(folder))
+    monkeypatch.setattr(measure, "code_hash", lambda folder: "other" if folder == "losses" else code_hash(folder))
     assert versions.statuses(path) == {"current": 1}
-    monkeypatch.setattr(versions, "code_hash", lambda folder: "other" if folder == "data" else code_hash(folder))
+    monkeypatch.setattr(measure, "code_hash", lambda folder: "other" if folder == "data" else code_hash(folder))
     assert versions.statuses(path) == {"stale": 1}
     path.write_text("{}")
     assert versions.statuses(path) == {"unknown version": 1}

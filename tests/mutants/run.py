@@ -45,10 +45,11 @@ TESTS = {
 """The tests that are to notice the faults of each folder."""
 SLOW = (
     "not compiled and not do_not_escape and not test_global_batch and not two_processes "
-    "and not method_processes and not test_processes and not test_nodes and not library_that_is_not_there"
+    "and not method_processes and not test_processes and not test_nodes and not library_that_is_not_there "
+    "and not names_the_line"
 )
-"""Left out from the start: tests of many seconds, those that see the package in other processes, and of what is absent
-where `make peers` has installed it."""
+"""Left out from the start: tests of many seconds, those that see the package in other processes, of what is absent
+where `make peers` has installed it, and of the line that a warning names, which is mutmut's own."""
 LONGEST = 10.0
 """Seconds of a test that is worth repeating for every fault that the others let through."""
 SURVIVED, NO_TESTS = 0, 33

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.mutants import run
 from tests.mutants.document import PAGE, document, wilson
 from tests.mutants.run import (
     EQUIVALENT,
@@ -60,11 +61,13 @@ def test_faults_do_not_meet_tests_that_take_long(tmp_path):
     assert left == stats | {"tests_by_mangled_function_name": {"f": ["a"], "g": []}}
 
 
-def test_survivors_meet_tests_by_themselves(tmp_path):
+def test_survivors_meet_tests_by_themselves_unless_they_are_equivalent(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "EQUIVALENT", tmp_path / "equivalent.json")
+    run.EQUIVALENT.write_text(json.dumps({NAMES[2]: "the same"}))
     folder = tmp_path / "mutants" / "kvicreg" / "kernels"
     folder.mkdir(parents=True)
     (folder / "rbf.py.meta").write_text(json.dumps({"exit_code_by_key": VERDICTS, "more": 1}))
-    test = f"import os\n\n\ndef test():\n    assert os.environ['MUTANT_UNDER_TEST'] != {NAMES[0]!r}\n"
+    test = f"import os\n\n\ndef test():\n    assert os.environ['MUTANT_UNDER_TEST'] not in {[NAMES[0], NAMES[2]]}\n"
     (tmp_path / "mutants" / "test_one.py").write_text(test)
     meet(tmp_path, "kernels", ["test_one.py"])
     assert read_verdicts(tmp_path, "kernels") == VERDICTS | {NAMES[0]: 1}

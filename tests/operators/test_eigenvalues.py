@@ -173,6 +173,14 @@ class NoSolver(str):
 
 
 @pytest.mark.parametrize("vectors", [False, True])
+def test_the_warning_of_a_device_without_a_solver_names_the_line_that_asked(vectors):
+    elsewhere = SimpleNamespace(device=NoSolver("cpu"), cpu=lambda: symmetric(5))
+    with pytest.warns(RuntimeWarning, match="solves on the CPU and copies the result back") as warned:
+        module._decompose(elsewhere, vectors=vectors)
+    assert [record.filename for record in warned] == [__file__]
+
+
+@pytest.mark.parametrize("vectors", [False, True])
 def test_a_device_without_a_solver_gets_its_answer_from_the_cpu_and_says_so(vectors):
     matrix = symmetric(5)
     elsewhere = SimpleNamespace(device=NoSolver("cpu"), cpu=lambda: matrix)
