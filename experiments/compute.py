@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from typing import Any, Literal
 
 from matplotlib.ticker import LogLocator
+from torch import nn
 
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
+from experiments.common.cells import accuracies
 from experiments.common.correct import differences, differences_table, gather_correct
 from experiments.common.drawing import GREY, legend, look, panels
 from experiments.common.job import write
@@ -48,11 +50,12 @@ FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
 class Compute(Experiment, name="compute"):
     """Accuracy against compute: every method for 1, 3, 10 and 30 epochs of all of CIFAR-10.
 
-    The longest budget has one seed. Differences to VICReg are over the same seeds and test images.
+    The longest budget has one seed, unless --epochs names it. Differences to VICReg are over the same seeds and test
+    images.
 
     Examples:
         python -m experiments compute --out docs/results --part 1/2
-        python -m experiments compute --encoder resnet18 --epochs 8 --only-names rbf "vicreg, published" --seeds 0
+        python -m experiments compute --encoder resnet18 --epochs 8 --only-names rbf "vicreg, published" --seeds 0 1
     """
 
     columns = ("core_seconds",)
@@ -84,7 +87,7 @@ class Compute(Experiment, name="compute"):
         return [
             job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **shared, **settings)
             for epochs, seed, (name, settings) in product(budgets, job.seeds, contenders.items())
-            if epochs < budgets[-1] or seed == job.seeds[0]
+            if self.epochs or epochs < budgets[-1] or seed == job.seeds[0]
         ]
 
     def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
@@ -92,6 +95,12 @@ class Compute(Experiment, name="compute"):
         super().train(job, cell, folder, **more)
         if fresh:
             write(folder / "core-seconds.json", time.process_time() - before)
+
+    def measure(self, job: Job, cell: Cell, encoder: nn.Module) -> Row:
+        row = super().measure(job, cell, encoder)
+        if self.encoder != "small-cnn":  # as the papers do, whose numbers it is to be read beside
+            row["probe_all"] = accuracies(encoder, replace(cell, probe_images=10**9))["probe"]
+        return row
 
     def measured(self, job: Job, cell: Cell) -> Row:
         row, path = super().measured(job, cell), job.runs / cell.name / "core-seconds.json"
@@ -107,6 +116,7 @@ class Compute(Experiment, name="compute"):
         if result.trained:
             counts = (f"{len(tables.groups(same, 'seed'))} of {epochs}" for epochs, same in by_epochs(result))
             parts += [f"Seeds and epochs: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
+            parts += all_labels(result.rows)
             parts += [
                 "### Above VICReg as published, in points\n",
                 differences_table(result.about["above_vicreg"], ("epochs",)),
@@ -153,6 +163,15 @@ def scores_table(result: Result) -> str:
         lines.append([name, f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}"])
         lines[-1] += [""] * (len(budgets) - 1)
     return tables.markdown(["linear probe / 20-NN", *(f"epochs: {epochs}" for epochs in budgets)], lines)
+
+
+def all_labels(rows: Sequence[Row]) -> list[str]:
+    """A sentence with the linear probes that had the labels of all training images, if there are any."""
+    of = tables.groups((row for row in rows if "probe_all" in row), "epochs", "name", "method")
+    scores = (
+        f"{name or method} {100 * tables.average(same, 'probe_all'):.1f}" for (_, name, method), same in of.items()
+    )
+    return [f"Linear probe on the labels of all training images: {', '.join(scores)}.\n"] if of else []
 
 
 def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:

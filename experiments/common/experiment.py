@@ -61,10 +61,12 @@ class Result:
         return [cell for cell in self.cells if cell.identity in done]
 
     def unfinished(self) -> list[str]:
-        """A sentence while some runs are still to come, else none."""
-        done = sum(row["method"] not in UNTRAINED for row in self.rows)
-        late = f"{done} of {len(self.cells)} runs are finished; the others are not in the tables yet.\n"
-        return [late] if done < len(self.cells) else []
+        """A sentence while some runs are still to come, else none; those whose data are absent are not."""
+        can_run = [cell for cell in self.cells if not {cell.settings.data.source, cell.target} & {*self.job.absent}]
+        done = {identity_of(row) for row in self.rows}
+        count = sum(cell.identity in done for cell in can_run)
+        late = f"{count} of {len(can_run)} runs are finished; the others are not in the tables yet.\n"
+        return [late] if count < len(can_run) else []
 
     def left_out(self) -> list[str]:
         """A sentence for each data set that is not there."""

@@ -3,7 +3,8 @@
 import json
 
 from experiments import defaults_vs_vicreg, study
-from experiments.common import Job
+from experiments.common import Job, Result
+from experiments.compute import all_labels
 from experiments.defaults_vs_vicreg import KERNELS, DefaultsVsVICReg
 from experiments.study import Study
 
@@ -73,6 +74,20 @@ def test_a_table_says_that_runs_are_still_to_come(tmp_path):
     job = Job("smoke", part="2/1000000", runs=tmp_path / "runs", out=tmp_path, say=quiet)
     Study(("vicreg",), ("mnist",)).run(job)
     assert "1 of 3 runs are finished" in (tmp_path / "study.md").read_text()
+
+
+def test_runs_whose_data_are_absent_are_not_still_to_come():
+    job = Job("smoke", absent={"stl10": "stl10 is not there"})
+    cells = [job.cell(data="cifar10"), job.cell(data="cifar10", target="stl10"), job.cell(data="stl10")]
+    row = {"method": "kernel-vicreg", "on": cells[0].on, "config": cells[0].config}
+    assert Result(job, cells, [row]).unfinished() == []
+    assert Result(job, [*cells, job.cell(data="mnist")], [row]).unfinished()[0].startswith("1 of 2 runs are finished")
+
+
+def test_probes_on_all_labels_are_averaged_over_the_seeds_that_have_one():
+    rows = [{"name": "rbf", "epochs": 8, "probe_all": p} for p in (0.7, 0.72)] + [{"name": "rbf", "epochs": 8}]
+    assert all_labels(rows) == ["Linear probe on the labels of all training images: rbf 71.0.\n"]
+    assert all_labels(rows[2:]) == []
 
 
 def test_without_a_study_tuned_vicreg_is_left_out(tmp_path):
