@@ -20,7 +20,7 @@ from torch import nn
 
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
 from experiments.common.cells import accuracies
-from experiments.common.correct import differences, differences_table, gather_correct
+from experiments.common.correct import differences, differences_table, gather_correct, margin_changes
 from experiments.common.drawing import GREY, legend, look, panels
 from experiments.common.job import write
 from experiments.study import tuned
@@ -55,7 +55,7 @@ class Compute(Experiment, name="compute"):
 
     Examples:
         python -m experiments compute --out docs/results --part 1/2
-        python -m experiments compute --encoder resnet18 --epochs 8 --only-names rbf "vicreg, published" --seeds 0 1
+        python -m experiments compute --encoder resnet18 --epochs 8 16 --only-names rbf "vicreg, published" --seeds 0
     """
 
     columns = ("core_seconds",)
@@ -109,19 +109,22 @@ class Compute(Experiment, name="compute"):
     def about(self, result: Result) -> dict[str, Any]:
         stored = gather_correct(result.job, self.stem, result.finished)
         above = differences(result.cells, stored, RIVAL, ("epochs",))
-        return {"above_vicreg": above, "core_seconds_per_image": costs(result.trained)}
+        changes = margin_changes(result.cells, stored, RIVAL, "epochs")
+        return {"above_vicreg": above, "margin_changes": changes, "core_seconds_per_image": costs(result.trained)}
 
     def table(self, result: Result) -> str:
         parts = result.opening()
         if result.trained:
             counts = (f"{len(tables.groups(same, 'seed'))} of {epochs}" for epochs, same in by_epochs(result))
             parts += [f"Seeds and epochs: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
-            parts += all_labels(result.rows)
+            parts += all_labels(result.trained)
             parts += [
                 "### Above VICReg as published, in points\n",
                 differences_table(result.about["above_vicreg"], ("epochs",)),
                 "",
             ]
+        if changes := [row for row in result.about["margin_changes"] if row["name"] in FORMS]:
+            parts += ["### How the kernels' margin changes with training, in points\n", changes_table(changes), ""]
         return "\n".join(parts)
 
     def figure(self, result: Result) -> None:
@@ -166,12 +169,24 @@ def scores_table(result: Result) -> str:
 
 
 def all_labels(rows: Sequence[Row]) -> list[str]:
-    """A sentence with the linear probes that had the labels of all training images, if there are any."""
-    of = tables.groups((row for row in rows if "probe_all" in row), "epochs", "name", "method")
-    scores = (
-        f"{name or method} {100 * tables.average(same, 'probe_all'):.1f}" for (_, name, method), same in of.items()
-    )
-    return [f"Linear probe on the labels of all training images: {', '.join(scores)}.\n"] if of else []
+    """A sentence for each budget that has linear probes on the labels of all training images."""
+    parts = []
+    for epochs, same in sorted(tables.groups((row for row in rows if "probe_all" in row), "epochs").items()):
+        of = tables.groups(same, "name")
+        scores = ", ".join(f"{name} {100 * tables.average(some, 'probe_all'):.1f}" for name, some in of.items())
+        parts.append(f"Linear probe on the labels of all training images, {epochs} epochs: {scores}.\n")
+    return parts
+
+
+def changes_table(rows: Sequence[Row]) -> str:
+    """A line for each name and score, a column for each budget: its margin less that of the shortest budget."""
+    of, budgets = tables.groups(rows, "name", "score"), sorted({row["to"] for row in rows})
+    lines = []
+    for (name, score), same in of.items():
+        at = {row["to"]: f"{row['points']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})" for row in same}
+        lines.append([name, tables.SCORES[score], *(at.get(epochs, "") for epochs in budgets)])
+    heading = ["", "score", *(f"{epochs} epochs less {rows[0]['from']}" for epochs in budgets)]
+    return f"{tables.markdown(heading, lines)}\n\n95 % intervals by the same bootstrap, not corrected."
 
 
 def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:

@@ -120,17 +120,19 @@ def lines_of(data: str, rows: Sequence[Row]) -> str:
     """A line for each model and form: ours, its cost, and the paper's; controls first, kernels last."""
     of = tables.groups(({"form": "", **row} for row in rows), "name", "form")
     of |= {(name, ""): [] for name in PAPER.get(data, {}) if name not in {name for name, _ in of}}
+
+    def average(rows: Sequence[Row], key: str, form: str) -> str:
+        values = [row[key] for row in rows if row.get(key) is not None]
+        return f"{mean(values):{form}}" if any(values) else ""
+
     lines = []
     for name, form in sorted(of, key=lambda key: (key[0] not in (*CONTROLS, "supervised"), key[0] in KERNELS)):
-        same = of[name, form]
-        beside = [row["difference"] for row in same if row["difference"] is not None]
-        seconds = [row["seconds"] for row in same if row.get("seconds")]
-        lines.append([
-            name, form, *(tables.percent(same, score) if same else "" for score in ("probe", "knn")),
-            f"{mean(seconds):.0f}" if seconds else "", PAPER.get(data, {}).get(name, ""),
-            f"{mean(beside):+.1f}" if beside else "",
-        ])  # fmt: skip
-    return tables.markdown(["model", "form", "linear probe", "20-NN", "seconds", "the paper's", "difference"], lines)
+        same, paper = of[name, form], PAPER.get(data, {}).get(name, "")
+        scores = [tables.percent(same, score) if same else "not run" for score in ("probe", "knn")]
+        about = [average(same, "effective_rank", ".1f"), average(same, "seconds", ".0f")]
+        lines.append([name, form, *scores, *about, paper, average(same, "difference", "+.1f")])
+    heading = ["model", "form", "linear probe", "20-NN", "rank", "seconds", "the paper's", "difference"]
+    return tables.markdown(heading, lines)
 
 
 def beside_the_paper(row: Row) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,6 +129,27 @@ def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequenc
     return [{k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
 
 
+def margin_changes(cells: Sequence[Cell], correct: Correct, rival: str, column: str) -> list[Row]:
+    """By how much each name's margin over the rival changes from the first value of a column to each later one.
+
+    Over the seeds that both have at both values, and the same images.
+    """
+    of: dict[tuple[str, Any], dict[int, Cell]] = {}
+    for cell in cells:
+        of.setdefault((cell.labels["name"], cell.labels[column]), {})[cell.settings.engine.seed] = cell
+    names, (first, *later) = dict.fromkeys(name for name, _ in of), sorted({value for _, value in of})
+    rows: list[Row] = []
+    for score, name, value in product(SCORES, (name for name in names if name != rival), later):
+        four = [of.get(key, {}) for key in ((name, value), (rival, first), (name, first), (rival, value))]
+        both = [s for s in four[0] if all(s in some and _key(some[s], score) in correct for some in four)]
+        right = [[correct[_key(some[seed], score)].astype(np.int8) for some in four] for seed in both]
+        if right:
+            change = hierarchical_difference([a + b for a, b, _, _ in right], [c + d for _, _, c, d in right])
+            labels = {"name": name, "from": first, "to": value, "score": score, "seeds": len(right)}
+            rows.append(labels | {k: round(v, 5) for k, v in change._asdict().items()})
+    return rows
+
+
 def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
     """A line for each name and score, a column for each place; a star where zero is out after correction."""
     places, of = tables.groups(rows, *at), tables.groups(rows, "name", "score")
@@ -141,5 +163,15 @@ def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
         here = {place: group[0] for place, group in tables.groups(same, *at).items()}
         lines.append([name, tables.SCORES[score], *(text(here.get(place)) for place in places)])
     heading = [", ".join(map(str, place)) if isinstance(place, tuple) else f"{at[0]}: {place}" for place in places]
-    note = "95 % intervals by bootstrap over seeds and images; *: other than zero at 5 % after Holm's correction."
-    return f"{tables.markdown(['', 'score', *heading], lines)}\n\n{note}"
+    return f"{tables.markdown(['', 'score', *heading], lines)}\n\n{_note(rows)}"
+
+
+def _note(rows: Sequence[Row]) -> str:
+    """What the intervals hold, which depends on the number of seeds."""
+    seeds = sorted({row["seeds"] for row in rows})
+    over = (
+        "test images alone: there is one seed" if seeds == [1] else "seeds and test images (few seeds make them narrow)"
+    )
+    mixed = ", over test images alone where there is one seed" if 1 in seeds[:-1] else ""
+    correction = "other than zero at 5 % after Holm's correction for all comparisons by the same score"
+    return f"95 % intervals by bootstrap over {over}{mixed}; *: {correction}."

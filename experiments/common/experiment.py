@@ -37,6 +37,8 @@ MEASURED = (
     "effective_rank", "effective_rank_share", "seconds", "threads", "precision", "failed", "config", "fingerprint",
 )  # fmt: skip
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
+FORMER_FORM = """
+Kernel VICReg is in the form that was its default before 0.2: a spectrum for each view and the median bandwidth."""
 Earlier = dict[str, list[Row]]
 
 
@@ -62,11 +64,12 @@ class Result:
 
     def unfinished(self) -> list[str]:
         """A sentence while some runs are still to come, else none; those whose data are absent are not."""
-        can_run = [cell for cell in self.cells if not {cell.settings.data.source, cell.target} & {*self.job.absent}]
-        done = {identity_of(row) for row in self.rows}
-        count = sum(cell.identity in done for cell in can_run)
-        late = f"{count} of {len(can_run)} runs are finished; the others are not in the tables yet.\n"
-        return [late] if count < len(can_run) else []
+        absent = {Path(data).name for data in self.job.absent}
+        cells = [cell for cell in self.cells if not {cell.settings.data.short_name, cell.config.get("target")} & absent]
+        rows = [row for row in self.rows if not {row["data"], row["config"].get("target")} & absent]
+        done = sum(row["method"] not in UNTRAINED for row in rows)
+        late = f"{done} of {len(cells)} runs are finished; the others are not in the tables yet.\n"
+        return [late] if done < len(cells) else []
 
     def left_out(self) -> list[str]:
         """A sentence for each data set that is not there."""
@@ -174,7 +177,7 @@ class Experiment:
     def _run(self, job: Job, cells: Sequence[Cell], earlier: Earlier) -> None:
         """Run and measure the cells that are not finished and whose data are here."""
         todo = [cell for cell in cells if self.finished(job, cell, earlier) is None]
-        todo = [cell for cell in todo if job.has(cell.settings.data.source) and job.has(cell.target)]
+        todo = [cell for cell in todo if job.has(cell.target) and job.has(cell.settings.data.source)]
         started = time.perf_counter()
         for number, cell in enumerate(todo, 1):
             if self.finished(job, cell, earlier) is not None:  # by another process since
@@ -246,7 +249,10 @@ class Experiment:
 
     def write(self, result: Result) -> None:
         """Write the table and the numbers."""
-        result.job.write(self.stem, result.rows, self.table(result), **result.about)
+        text = self.table(result)
+        closing = [FORMER_FORM] if self.former and result.trained else []
+        closing += [] if "seconds" in text else tables.costs(result.trained)
+        result.job.write(self.stem, result.rows, "\n".join([text.rstrip("\n"), *closing, ""]), **result.about)
 
     @classmethod
     def summary(cls) -> str:

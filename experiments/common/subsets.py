@@ -29,11 +29,14 @@ STAND_INS = ("tiny-imagenet-100", "stl-like")
 
 @cache
 def stand_in(job: Job, name: str | None) -> str | None:
-    """What `load` takes for a name: a data set's own, the folder of a stand-in, or None where it can't be made."""
+    """What `load` takes for a name: a data set's own, the folder of a stand-in, or None where it has no part.
+
+    Without TinyImageNet it is the name of the stand-in, by which its rows of before are known.
+    """
     tiny = data_root(job.root) / "tiny-imagenet"
-    if name not in STAND_INS:
+    if name not in STAND_INS or (job.budget == "small" and not tiny.is_dir()):
         return name
-    if job.budget != "small" or not tiny.is_dir():
+    if job.budget != "small":
         return None
     wnids = (tiny / "wnids.txt").read_text().split()[:100]
     return str(linked(tiny, job.runs / name, STL_LIKE if name == "stl-like" else {wnid: (wnid,) for wnid in wnids}))

@@ -98,6 +98,13 @@ def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
     return markdown(["method", *SCORES.values(), "seeds", "seconds of training"], lines)
 
 
+def costs(rows: Iterable[Row]) -> list[str]:
+    """A sentence with the mean seconds of a run of each method, for tables that have no column of them."""
+    of = groups(named({**row, "name": None} for row in rows if row.get("seconds")), "name")
+    seconds = (f"{name} {average(same, 'seconds'):.0f}" for name, same in of.items())
+    return [f"\nSeconds of training a run, by the clock: {', '.join(seconds)}."] if of else []
+
+
 def grid(rows: Sequence[Row], down: str, across: str, score: str = "probe") -> str:
     """A line for each value of one column, a score for each value of another."""
     of, columns = groups(rows, down, across), groups(rows, across)

@@ -9,6 +9,7 @@ from experiments.common.correct import (
     gather_correct,
     hierarchical_difference,
     holm,
+    margin_changes,
     read_correct,
     store_correct,
 )
@@ -66,3 +67,19 @@ def test_what_was_right_is_kept_under_the_names_of_the_table_and_compared_seed_b
     assert (row["name"], row["score"], row["seeds"], row["points"]) == ("ours", "probe", 2, 30)
     some = gather_correct(elsewhere, "table", cells[:3])
     assert differences(cells[:3], some, "theirs", ())[0]["seeds"] == 1
+
+
+def test_a_margin_that_shrinks_with_training_is_told_over_the_seeds_of_all_four_runs():
+    job, right = Job("smoke"), {"ours": (0.8, 0.9), "theirs": (0.5, 0.7)}
+    names = [(name, epochs, seed) for name in right for epochs in (1, 3) for seed in (0, 1)]
+    cells = [job.cell({"name": name, "epochs": e}, data="mnist", seed=s, epochs=e) for name, e, s in names]
+    correct = {
+        f"mnist, {name}, {epochs}, seed {seed}: probe": np.arange(100) < 100 * right[name][epochs == 3]
+        for name, epochs, seed in names
+    }
+    (row,) = margin_changes(cells, correct, "theirs", "epochs")
+    assert (row["name"], row["from"], row["to"], row["score"], row["seeds"]) == ("ours", 1, 3, "probe", 2)
+    assert row["points"] == pytest.approx(-10)
+    assert row["low"] < -10 < row["high"]
+    del correct["mnist, theirs, 3, seed 1: probe"]
+    assert margin_changes(cells, correct, "theirs", "epochs")[0]["seeds"] == 1

@@ -79,14 +79,15 @@ def test_a_table_says_that_runs_are_still_to_come(tmp_path):
 def test_runs_whose_data_are_absent_are_not_still_to_come():
     job = Job("smoke", absent={"stl10": "stl10 is not there"})
     cells = [job.cell(data="cifar10"), job.cell(data="cifar10", target="stl10"), job.cell(data="stl10")]
-    row = {"method": "kernel-vicreg", "on": cells[0].on, "config": cells[0].config}
+    row = {"method": "kernel-vicreg", "data": "cifar10", "config": cells[0].config}
     assert Result(job, cells, [row]).unfinished() == []
     assert Result(job, [*cells, job.cell(data="mnist")], [row]).unfinished()[0].startswith("1 of 2 runs are finished")
 
 
 def test_probes_on_all_labels_are_averaged_over_the_seeds_that_have_one():
-    rows = [{"name": "rbf", "epochs": 8, "probe_all": p} for p in (0.7, 0.72)] + [{"name": "rbf", "epochs": 8}]
-    assert all_labels(rows) == ["Linear probe on the labels of all training images: rbf 71.0.\n"]
+    rows = [{"name": "rbf", "epochs": 8, "seed": seed, "probe_all": 0.7 + 0.02 * seed} for seed in (0, 1)]
+    rows += [{"name": "rbf", "epochs": 4, "seed": 2}]
+    assert all_labels(rows) == ["Linear probe on the labels of all training images, 8 epochs: rbf 71.0.\n"]
     assert all_labels(rows[2:]) == []
 
 

@@ -56,11 +56,16 @@ def margin(file, name, key="probe", rival="vicreg, tuned", **where):
     return sum(ours[seed] - theirs[seed] for seed in ours) / len(ours)
 
 
-def above_vicreg(file, name, score="probe", **where):
+def above_vicreg(file, name, score="probe", of="above_vicreg", **where):
     """What a method has above VICReg as a table of paired differences tells, in points."""
-    told = [row for row in table(file)["above_vicreg"] if {**row, **where, "name": name, "score": score} == row]
+    told = [row for row in table(file)[of] if {**row, **where, "name": name, "score": score} == row]
     (only,) = told
     return only["points"]
+
+
+def lost_margin(name, epochs, score="probe"):
+    """By how many points a margin over VICReg is less than after the first epoch, over the seeds of both."""
+    return -above_vicreg("compute", name, score, of="margin_changes", to=epochs)
 
 
 def above_frozen(data, key="probe"):
@@ -92,6 +97,7 @@ LANGUAGE = {
     "photographs": photographs,
     "above_frozen": above_frozen,
     "above_vicreg": above_vicreg,
+    "lost_margin": lost_margin,
     "rows": rows,
     "mean": mean,
     "margin": margin,
