@@ -115,8 +115,7 @@ class Compute(Experiment, name="compute"):
     def table(self, result: Result) -> str:
         parts = result.opening()
         if result.trained:
-            counts = (f"{len(tables.groups(same, 'seed'))} of {epochs}" for epochs, same in by_epochs(result))
-            parts += [f"Seeds and epochs: {', '.join(counts)}. Core-seconds in brackets.\n", scores_table(result), ""]
+            parts += [f"Seeds and epochs: {seeds(result)}. Core-seconds in brackets.\n", scores_table(result), ""]
             parts += all_labels(result.trained)
             parts += [
                 "### Above VICReg as published, in points\n",
@@ -135,6 +134,11 @@ class Compute(Experiment, name="compute"):
 def by_epochs(result: Result) -> list[tuple[int, list[Row]]]:
     """The trained rows of each budget, the shortest first."""
     return sorted(tables.groups(result.trained, "epochs").items())
+
+
+def seeds(result: Result) -> str:
+    """How many seeds each budget has."""
+    return ", ".join(f"{len(tables.groups(rows, 'seed'))} of {epochs}" for epochs, rows in by_epochs(result))
 
 
 def costs(rows: Sequence[Row]) -> dict[str, float]:
@@ -198,7 +202,7 @@ def draw(result: Result, path: Path) -> None:
     """Linear probe over images seen and over core-seconds, and what is above VICReg at each budget."""
     cost, controls = costs(result.trained), tables.groups(result.rows, "method")
     title = "Accuracy against compute, all of CIFAR-10"
-    detail = "Linear probe on the test set, mean over seeds; every point is a run with a schedule of its own."
+    detail = f"Linear probe on the test set, mean over seeds ({seeds(result)} epochs), each with its own schedule."
     with panels(path, (16, 6.2), title, detail, 3, width_ratios=(1, 1, 1.5)) as ((images, seconds, above),):
         for name, same in tables.groups(result.trained, "name").items():
             of = sorted(tables.groups(same, "epochs").items())
