@@ -43,6 +43,7 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "small-cnn": {},
     "resnet18": {"encoder": "resnet18", "width": 0.5, "stem": "small", "batch_size": 64},
 }
+IN_BRACKETS = "In brackets core-seconds: the median cost of an image over a method's runs, times the images."
 FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
 
 
@@ -113,9 +114,9 @@ class Compute(Experiment, name="compute"):
         return {"above_vicreg": above, "margin_changes": changes, "core_seconds_per_image": costs(result.trained)}
 
     def table(self, result: Result) -> str:
-        parts = result.opening()
+        parts = result.opening(intervals=False)
         if result.trained:
-            parts += [f"Seeds and epochs: {seeds(result)}. Core-seconds in brackets.\n", scores_table(result), ""]
+            parts += [f"Seeds and epochs: {seeds(result)}. {IN_BRACKETS}\n", scores_table(result), ""]
             parts += all_labels(result.trained)
             parts += [
                 "### Above VICReg as published, in points\n",
@@ -211,11 +212,13 @@ def draw(result: Result, path: Path) -> None:
             images.plot(seen, score, **line(name))
             if name in cost:
                 seconds.plot([cost[name] * count for count in seen], score, **line(name))
+        unlabelled = [100 * row["probe"] for row in result.trained if row["name"] != "supervised"] or [0.0, 100.0]
+        low, high = min(unlabelled) - 5, max(unlabelled) + 2  # with labels, and from pixels, it is far off
+        levels = {name: 100 * tables.average(same) for name, same in controls.items() if name in CONTROLS}
         for axes, label in ((images, "images seen"), (seconds, "core-seconds of training")):
-            for dash, name in zip((":", "-."), CONTROLS, strict=True):
-                if name in controls:
-                    axes.axhline(100 * tables.average(controls[name]), color=GREY, linestyle=dash, lw=1, label=name)
-            axes.set(xscale="log", xlabel=label, ylabel="linear probe, %")
+            for name in (name for name, level in levels.items() if low < level < high):
+                axes.axhline(levels[name], color=GREY, linestyle="-.", lw=1, label=name)
+            axes.set(xscale="log", xlabel=label, ylabel="linear probe, %", ylim=(low, high))
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
             axes.xaxis.set_major_formatter("{x:,.0f}")
             axes.xaxis.set_minor_formatter("")

@@ -86,7 +86,7 @@ class DefaultsVsVICReg(Experiment, name="defaults-vs-vicreg"):
                 f"every data set. Those that are: {', '.join(above) or 'no kernel'}. Below the untrained encoder in "
                 f"the grids: {'; '.join(below) or 'no kernel'}.\n"
             ]
-        if margins := margins_table(rows, answers["rival"]):
+        if margins := tables.margins_table(rows, answers["rival"], KERNELS):
             parts += [f"### Above {answers['rival']}, in points, seed by seed\n", margins, ""]
         for source, same in tables.groups(rows, "data").items():
             parts += [f"### {source}\n", tables.summary(same), ""]
@@ -145,22 +145,6 @@ def findings(rows: Sequence[Row], grids: Sequence[Row]) -> dict[str, Any]:
         "best_fixed_kernel_is_above_everywhere": best in above,
         "kernels_below_the_random_encoder_in_the_grids": below,
     }
-
-
-def margins_table(rows: Sequence[Row], rival: str) -> str:
-    """What every kernel has above the rival with the same seed: the mean, and the least and most of the seeds."""
-    columns = {
-        f"{source}, {tables.SCORES[score]}": tables.margins(same, rival, score)
-        for source, same in tables.groups(rows, "data").items()
-        for score in ("probe", "knn")
-        if any(tables.name_of(row) == rival and "probe" in row for row in same)
-    }
-
-    def text(points: Sequence[float]) -> str:
-        return f"{mean(points):+.1f} ({min(points):+.1f} to {max(points):+.1f})" if points else ""
-
-    lines = ([kernel, *(text(above.get(kernel, ())) for above in columns.values())] for kernel in KERNELS)
-    return tables.markdown(["", *columns], lines) if columns else ""
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -37,6 +37,8 @@ LOSS = ("parametrization", "covariance", "include_diagonal", "threshold", "eps",
         "invariance_weight", "variance_weight", "covariance_weight")  # fmt: skip
 """What a recipe of the paper's says of the loss."""
 
+RANK = "Rank is the effective rank of the encoder's features at the end of training: how many directions they use.\n"
+
 
 NARROW = {
     "image_size": 64, "encoder": "resnet18", "width": 0.25, "stem": "imagenet", "images": None, "holdout": 0,
@@ -102,18 +104,28 @@ class _Table(Experiment):
         if not self.with_peers:
             return {}
         stored = gather_correct(result.job, self.stem, result.finished)
-        scaled = [cell for cell in result.cells if cell.labels["form"] in ("", "scaled")]
-        return {"above_vicreg": differences(scaled, stored, "vicreg", ("data",))}
+        above = differences(result.cells, stored, "vicreg", ("data",), named=lambda cell: with_form(**cell.labels))
+        return {"above_vicreg": above}
 
     def table(self, result: Result) -> str:
         """A table for each data set, ours beside the paper's, and what each method has above VICReg."""
-        parts, of = result.opening(), tables.groups(tables.named(result.rows), "measured_on")
+        parts, of = [*result.opening(), RANK], tables.groups(tables.named(result.rows), "measured_on")
         for source in self.sources:
             data = source.measured_on
             parts += [f"### {data}\n", lines_of(data, of.get(data, [])), ""]
         if rows := result.about.get("above_vicreg"):
             parts += ["### Above VICReg, in points\n", differences_table(rows, ("data",)), ""]
+        elif len(tables.groups(result.trained, "seed")) > 1:
+            rows = [row | {"name": with_form(row["name"], row["form"])} for row in tables.named(result.trained)]
+            names = [name for name in tables.groups(rows, "name") if name != "vicreg"]
+            margins = tables.margins_table(rows, "vicreg", names, "measured_on")
+            parts += ["### Above VICReg, in points, seed by seed\n", margins, ""]
         return "\n".join(parts)
+
+
+def with_form(name: str, form: str) -> str:
+    """What a row is called among differences: its model, with its form unless that is ours."""
+    return f"{name}, {form}" if form not in ("", "scaled") else name
 
 
 def lines_of(data: str, rows: Sequence[Row]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,15 +55,19 @@ def hierarchical_difference(
     """Bootstrap of what `a` has above `b`: arrays (m,) for each seed, the same seeds and images for both.
 
     A resample draws seeds with replacement and then, the same for all of them, images: its width has the chance of
-    training and that of the test set. With a single seed it has that of the test set alone.
+    training and that of the test set. What seeds differ by is drawn wider by sqrt(n / (n - 1)), for a resample of n has
+    too little of it by that. With a single seed the width is of the test set alone.
     """
     margins = np.stack([x.astype(np.float32) - y for x, y in zip(a, b, strict=True)])
     generator, (seeds, images) = np.random.default_rng(seed), margins.shape
     times = generator.multinomial(seeds, [1 / seeds] * seeds, size=resamples)
+    apart = margins.mean(1) - margins.mean()
+    wider = (seeds / max(seeds - 1, 1)) ** 0.5 - 1
     parts = []
     for weights, count in zip(*np.unique(times, axis=0, return_counts=True), strict=True):
         values, having = np.unique(weights @ margins / seeds, return_counts=True)  # of images: few values in all
-        parts.append(generator.multinomial(images, having / images, size=count) @ values / images)
+        shift = wider * (weights @ apart) / seeds
+        parts.append(generator.multinomial(images, having / images, size=count) @ values / images + shift)
     draws = np.concatenate(parts)
     low, high = np.quantile(draws, (0.025, 0.975))
     beyond = int(min((draws <= 0).sum(), (draws >= 0).sum())) + 1
@@ -100,7 +104,14 @@ def _key(cell: Cell, score: str) -> str:
     return f"{cell.settings.data.short_name}, {labels}, seed {cell.settings.engine.seed}: {score}"
 
 
-def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequence[str]) -> list[Row]:
+def differences(
+    cells: Sequence[Cell],
+    correct: Correct,
+    rival: str,
+    at: Sequence[str],
+    *,
+    named: Callable[[Cell], str] = lambda cell: cell.labels["name"],
+) -> list[Row]:
     """What each name has above the rival where these columns agree, over the seeds and images of both.
 
     p-values are corrected for all comparisons by the same score.
@@ -108,7 +119,7 @@ def differences(cells: Sequence[Cell], correct: Correct, rival: str, at: Sequenc
     of: dict[tuple[str, ...], dict[int, Cell]] = {}
     for cell in cells:
         place = {"data": cell.settings.data.short_name, **cell.labels}
-        key = (cell.labels["name"], *(place[column] for column in at))
+        key = (named(cell), *(place[column] for column in at))
         of.setdefault(key, {})[cell.settings.engine.seed] = cell
     rows: list[Row] = []
     for score in SCORES:
@@ -169,9 +180,8 @@ def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
 def _note(rows: Sequence[Row]) -> str:
     """What the intervals hold, which depends on the number of seeds."""
     seeds = sorted({row["seeds"] for row in rows})
-    over = (
-        "test images alone: there is one seed" if seeds == [1] else "seeds and test images (few seeds make them narrow)"
-    )
-    mixed = ", over test images alone where there is one seed" if 1 in seeds[:-1] else ""
+    over = {True: "test images alone, for there is one seed", False: "seeds and test images"}[seeds == [1]]
+    mixed = ", of test images alone where there is one seed" if 1 in seeds[:-1] else ""
+    few = "; of few seeds they are somewhat too narrow" if 1 < seeds[-1] < 6 else ""
     correction = "other than zero at 5 % after Holm's correction for all comparisons by the same score"
-    return f"95 % intervals by bootstrap over {over}{mixed}; *: {correction}."
+    return f"95 % intervals by bootstrap, of {over}{mixed}{few}. *: {correction}."

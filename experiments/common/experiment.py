@@ -75,9 +75,9 @@ class Result:
         """A sentence for each data set that is not there."""
         return [f"Left out: {sentence}" for sentence in self.job.absent.values()]
 
-    def opening(self) -> list[str]:
+    def opening(self, *, intervals: bool = True) -> list[str]:
         """What the numbers are, and what is missing: paragraphs."""
-        note = [f"{tables.note(self.rows)}\n"] if self.rows else []
+        note = [f"{tables.note(self.rows, intervals=intervals)}\n"] if self.rows else []
         return [*note, *(f"{line}\n" for line in self.left_out()), *self.unfinished()]
 
 

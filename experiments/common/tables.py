@@ -88,6 +88,22 @@ def margins(rows: Iterable[Row], rival: str, score: str = "probe") -> dict[str, 
     return {name: [points for other, points in pairs if other == name] for name, _ in pairs}
 
 
+def margins_table(rows: Sequence[Row], rival: str, names: Iterable[str], by: str = "data") -> str:
+    """What each name has above the rival with the same seed: the mean, and the least and most of the seeds."""
+    columns = {
+        f"{place}, {SCORES[score]}": margins(same, rival, score)
+        for place, same in groups(rows, by).items()
+        for score in ("probe", "knn")
+        if any(name_of(row) == rival and "probe" in row for row in same)
+    }
+
+    def text(points: Sequence[float]) -> str:
+        return f"{mean(points):+.1f} ({min(points):+.1f} to {max(points):+.1f})" if points else ""
+
+    lines = ([name, *(text(above.get(name, ())) for above in columns.values())] for name in names)
+    return markdown(["", *columns], lines) if columns else ""
+
+
 def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
     """A line for each name: its scores, seeds and seconds of training, the best first."""
     of = sorted(groups(named(rows), "name").items(), key=lambda item: -average(item[1]))
@@ -99,9 +115,12 @@ def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
 
 
 def costs(rows: Iterable[Row]) -> list[str]:
-    """A sentence with the mean seconds of a run of each method, for tables that have no column of them."""
-    of = groups(named({**row, "name": None} for row in rows if row.get("seconds")), "name")
-    seconds = (f"{name} {average(same, 'seconds'):.0f}" for name, same in of.items())
+    """A sentence with the mean seconds of a run of each method on each data set, for tables that have no column."""
+    timed = named({**row, "name": None} for row in rows if row.get("seconds"))
+    of, several = groups(timed, "name", "data"), len(groups(timed, "data")) > 1
+    seconds = (
+        f"{name} {f'on {data} ' if several else ''}{average(same, 'seconds'):.0f}" for (name, data), same in of.items()
+    )
     return [f"\nSeconds of training a run, by the clock: {', '.join(seconds)}."] if of else []
 
 
@@ -115,14 +134,18 @@ def grid(rows: Sequence[Row], down: str, across: str, score: str = "probe") -> s
     return markdown([down, *columns], lines)
 
 
-def note(rows: Sequence[Row]) -> str:
+def note(rows: Sequence[Row], *, intervals: bool = True) -> str:
     """What the numbers of a table are, in words."""
     first = rows[0]
     where = "held-out training" if first["on"] == "validation" else "test"
+    scored, fitted = (
+        " or ".join(f"{count:,}" for count in sorted({row[key] for row in rows if key in row}, reverse=True))
+        for key in ("scored_on", "fitted_on")
+    )
+    spread = " ± half the 95 % interval over images (least to most of the seeds)" if intervals else ""
     return (
-        f"Accuracy in percent on {first['scored_on']:,} {where} images: mean over seeds ± half the 95 % interval over "
-        f"images (least to most of the seeds). Probes are logistic regressions on {first['fitted_on']:,} labelled "
-        "training images, their C chosen on a fifth of those."
+        f"Accuracy in percent on {scored} {where} images: mean over seeds{spread}. Probes are logistic regressions on "
+        f"{fitted} labelled training images, their C chosen on a fifth of those."
     )
 
 

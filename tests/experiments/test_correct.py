@@ -47,6 +47,15 @@ def test_seeds_that_disagree_widen_the_interval():
     assert level.p_value > 0.5
 
 
+def test_the_chance_of_seeds_is_as_wide_as_their_standard_error():
+    images = np.arange(1000) / 1000
+    right = [images < share for share in (0.5, 0.6, 0.7)]
+    difference = hierarchical_difference(right, [np.zeros(1000, dtype=bool)] * 3)
+    of_seeds, of_images = 10 / np.sqrt(3), 100 * np.sqrt(np.mean(np.mean(right, axis=0) ** 2) - 0.6**2) / np.sqrt(1000)
+    half = (difference.high - difference.low) / 2
+    assert half == pytest.approx(1.96 * np.hypot(of_seeds, of_images), rel=0.08)
+
+
 def test_holm_multiplies_the_least_by_their_number_and_keeps_the_order():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
 

@@ -4,6 +4,7 @@ import json
 
 from experiments import defaults_vs_vicreg, study
 from experiments.common import Job, Result
+from experiments.common.tables import margins_table
 from experiments.compute import all_labels
 from experiments.defaults_vs_vicreg import KERNELS, DefaultsVsVICReg
 from experiments.study import Study
@@ -128,10 +129,10 @@ def test_margins_are_those_of_the_same_seed():
 
     rows = [scored("vicreg, tuned", 0, 0.8, 0.5), scored("vicreg, tuned", 1, 0.7, 0.6), scored("rbf", 0, 0.81, 0.5)]
     rows += [scored("rbf", 1, 0.73, 0.58), scored("linear", 2, 0.9, 0.9)]
-    lines = defaults_vs_vicreg.margins_table(rows, "vicreg, tuned").splitlines()
+    lines = margins_table(rows, "vicreg, tuned", KERNELS).splitlines()
     assert "| rbf | +2.0 (+1.0 to +3.0) | -1.0 (-2.0 to +0.0) |" in lines
     assert "| linear |  |  |" in lines
-    assert defaults_vs_vicreg.margins_table(rows, "vicreg, published") == ""
+    assert margins_table(rows, "vicreg, published", KERNELS) == ""
 
 
 def test_missing_data_are_named_with_the_command_that_fetches_them(tmp_path):
