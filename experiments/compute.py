@@ -51,8 +51,8 @@ FORMS = [name for name, settings in CONTENDERS.items() if "kernel" in settings]
 class Compute(Experiment, name="compute"):
     """Accuracy against compute: every method for 1, 3, 10 and 30 epochs of all of CIFAR-10.
 
-    The longest budget has one seed, unless --epochs names it. Differences to VICReg are over the same seeds and test
-    images.
+    The longest budget has one seed, but for RBF and VICReg as published and where --epochs names it. Differences to
+    VICReg are over the same seeds and test images.
 
     Examples:
         python -m experiments compute --out docs/results --part 1/2
@@ -88,7 +88,7 @@ class Compute(Experiment, name="compute"):
         return [
             job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **shared, **settings)
             for epochs, seed, (name, settings) in product(budgets, job.seeds, contenders.items())
-            if self.epochs or epochs < budgets[-1] or seed == job.seeds[0]
+            if self.epochs or epochs < budgets[-1] or seed == job.seeds[0] or name in (RIVAL, "rbf")
         ]
 
     def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
@@ -138,8 +138,12 @@ def by_epochs(result: Result) -> list[tuple[int, list[Row]]]:
 
 
 def seeds(result: Result) -> str:
-    """How many seeds each budget has."""
-    return ", ".join(f"{len(tables.groups(rows, 'seed'))} of {epochs}" for epochs, rows in by_epochs(result))
+    """How many seeds each budget has, which may differ by method."""
+    parts = []
+    for epochs, rows in by_epochs(result):
+        counts = [len(tables.groups(same, "seed")) for same in tables.groups(rows, "name").values()]
+        parts.append(f"{' to '.join(map(str, sorted({min(counts), max(counts)})))} of {epochs}")
+    return ", ".join(parts)
 
 
 def costs(rows: Sequence[Row]) -> dict[str, float]:
