@@ -228,12 +228,13 @@ def draw(result: Result, path: Path) -> None:
             axes.xaxis.set_minor_formatter("")
             axes.grid(alpha=0.25)
         draw_above(result, above)
-        legend((images,), ncols=5)
+        legend((images,), ncols=6)
 
 
 def draw_above(result: Result, axes: Any) -> None:
-    """What each method without labels has above VICReg, with its interval."""
-    rows = [r for r in result.about["above_vicreg"] if r["score"] == "probe" and r["name"] != "supervised"]
+    """What the kernels, and what comes near them, have above VICReg, with intervals; hollow where there is one seed."""
+    near = (*FORMS, "simclr", "vicreg, tuned")
+    rows = [row for row in result.about["above_vicreg"] if row["score"] == "probe" and row["name"] in near]
     budgets = sorted({row["epochs"] for row in rows})
     of = tables.groups(rows, "name")
     for number, (name, same) in enumerate(of.items()):
@@ -241,14 +242,19 @@ def draw_above(result: Result, axes: Any) -> None:
         plot_above(axes, [budgets.index(row["epochs"]) + shift for row in same], same, name)
     axes.axhline(0, color=GREY, lw=1)
     axes.set_xticks(range(len(budgets)), map(str, budgets))
-    axes.set(xlabel="epochs", ylabel="points above VICReg as published, 95 %", xlim=(-0.5, len(budgets) - 0.5))
+    axes.set(xlabel="epochs (hollow: one seed)", xlim=(-0.5, len(budgets) - 0.5))
+    axes.set(ylabel="points above VICReg as published, 95 %")
     axes.grid(axis="y", alpha=0.25)
 
 
 def plot_above(axes: Any, x: Sequence[float], rows: Sequence[Row], name: str) -> None:
     """The differences of a method, at these places, with their intervals."""
     ends = [[row["points"] - row["low"] for row in rows], [row["high"] - row["points"] for row in rows]]
-    axes.errorbar(x, [row["points"] for row in rows], yerr=ends, capsize=2, markersize=5, **line(name))
+    points, style = [row["points"] for row in rows], line(name)
+    axes.errorbar(x, points, yerr=ends, capsize=2, markersize=5, **style)
+    single = [number for number, row in enumerate(rows) if row["seeds"] == 1]
+    hollow = style | {"linestyle": "", "label": None, "markerfacecolor": "white", "markersize": 5, "zorder": 3}
+    axes.plot([x[number] for number in single], [points[number] for number in single], **hollow)
 
 
 def line(name: str) -> dict[str, Any]:
