@@ -94,7 +94,7 @@ class ScheduleOptions(Options):
         None, "Save and stop after this long, such as 30m or 2h, done or not; --resume goes on."
     )
     batch_size: int | None = option(
-        None, "Images per batch, over all processes; by default 512, or a quarter of the images if less.", at_least=2
+        None, "Images per batch; by default 512, or 64 for your own on a CPU; a quarter of the images if less.", at_least=2
     )
     accumulate: int = option(
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
