@@ -168,12 +168,12 @@ class Table1(_Table, name="table1"):
     usual_seeds = (0,)
 
 
-class Table1Longer(Table1, name="table1-10-epochs"):
-    """Where the paper saw VICReg collapse: ten passes over TinyImageNet, VICReg beside two kernels."""
+class Table1Longer(Table1, name="table1-5-epochs"):
+    """Where the paper saw VICReg collapse: five passes over TinyImageNet, VICReg beside two kernels."""
 
     sources = (Source("tiny-imagenet"),)
-    epochs = 10
-    models = ("vicreg", "vicreg, learning rate 3e-3", "linear", "rbf", "supervised")
+    epochs = 5
+    models = ("vicreg", "vicreg, learning rate 3e-3", "linear", "rbf")
 
 
 class Table2(_Table, name="table2"):
