@@ -53,12 +53,3 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
                 f"value {now.similarity:.4f}). Try a larger gamma, or leave it to the median."
             )
     return sentences
-
-
-def check_finite(loss: float, step: int) -> None:
-    """Raise `NotFinite` when the mean loss up to `step` is nan or infinite."""
-    if not math.isfinite(loss):
-        raise NotFinite(
-            f"the loss is {loss} at or before step {step}. The last checkpoint is from before. Try a lower "
-            "learning_rate, clip 1, a longer warm-up (warmup_epochs), or precision 32-true."
-        )

@@ -70,7 +70,6 @@ class Record(pl.Callback):
         self.logged_at = time.perf_counter()
         terms = torch.stack(list(outputs["terms"].values())).tolist()
         self.live = dict(zip(outputs["terms"], terms, strict=True))
-        alarm.check_finite(self.live["loss"], trainer.global_step)
         embeddings = outputs["embeddings"][: len(self.fixed.samples)]
         self.live["effective_rank"] = spectrum(embeddings, kernel_of(module.method)).effective_rank
         self.live["learning_rate"] = module.current_learning_rate()
@@ -79,7 +78,6 @@ class Record(pl.Callback):
             logger.log_metrics({f"step/{k}": v for k, v in self.live.items()}, step=trainer.global_step)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
-        self.check_finite()
         rate = self.clock_images / (time.perf_counter() - self.clock)
         means = {name: float(total) / self.batches for name, total in self.sums.items()}
         epoch = -(-module.batches_done // module.batches_per_epoch)
@@ -114,11 +112,6 @@ class Record(pl.Callback):
                 logger.log_metrics({f"epoch/{k}": v for k, v in numbers.items()}, step=trainer.global_step)
         self.sums, self.batches = {}, 0
         self.clock, self.clock_images = time.perf_counter(), 0
-
-    def check_finite(self) -> None:
-        """Raise when any loss of this epoch was not finite."""
-        if self.sums:
-            alarm.check_finite(float(self.sums["loss"]), self.batches)
 
     def score(self) -> float | None:
         """How good the last epoch was: probe accuracy, or without labels how much views agree; None if not measured."""

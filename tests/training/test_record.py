@@ -16,6 +16,7 @@ from kvicreg import kernels
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.training import record as module
 from kvicreg.training.alarm import NotFinite
+from kvicreg.training.guard import StepGuard, _Seen, read_fault
 from kvicreg.training.monitor import Spectrum, spectrum
 from kvicreg.training.record import COLUMNS, Record
 
@@ -108,15 +109,21 @@ def test_points_come_with_the_first_batch_every_so_many_and_after_a_while(tmp_pa
     assert (record.batches, record.clock_images) == (7, 7 * 32)
 
 
-def test_a_loss_that_is_not_finite_stops_the_log(tmp_path, clock):
+def test_a_logged_step_leaves_a_loss_that_is_not_finite_to_the_guard_which_keeps_its_batch(tmp_path, clock):
+    """On a GPU the guard looks a step later, after the log: the last of an epoch at its end, before the record."""
     trainer, about, fixed = training()
-    record = Record(RunFolder(tmp_path), fixed, log_every=1, probe_every=1)
-    trainer.global_step = 9
-    with pytest.raises(NotFinite, match="the loss is inf at or before step 9"):
-        record.on_train_batch_end(trainer, about, outputs(math.inf), None, 0)
-    about.batches_done = 3
-    with pytest.raises(NotFinite, match="the loss is inf at or before step 1"):
-        record.on_train_epoch_end(trainer, about)
+    trainer.global_rank = 0
+    guard, record = StepGuard(RunFolder(tmp_path)), Record(RunFolder(tmp_path), fixed, log_every=1, probe_every=1)
+    guard.on_train_batch_start(trainer, about, (torch.zeros(2, 1, 4, 4), torch.arange(2), None), 0)
+    clock.now, about.batches_done = 101.0, 3
+    fault = guard._fault(trainer, about, 2, torch.tensor(math.inf))
+    guard.waiting = _Seen(torch.tensor(False), SimpleNamespace(synchronize=lambda: None), fault)
+    record.on_train_batch_end(trainer, about, outputs(math.inf), None, 0)
+    with pytest.raises(NotFinite, match="the loss is inf at batch 2 "):
+        for callback in (guard, record):
+            callback.on_train_epoch_end(trainer, about)
+    assert read_fault(RunFolder(tmp_path))["batch"] == 2
+    assert record.rows == []
 
 
 def epochs(record, trainer, about, clock, count=1, **terms):
