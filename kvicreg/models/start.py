@@ -81,15 +81,19 @@ def _matched(target: Weights, weights: Weights) -> tuple[dict[str, Tensor], str]
 
 
 def _prefix(target: Weights, weights: Weights) -> str:
-    """What stands before the target's names in the file, so that most of them are there."""
+    """What stands before the target's names in the file, so that most of them are there.
+
+    Of several the shortest, but no momentum encoder's before its own, and no student's before its teacher's.
+    """
     some = islice(target, 0, None, max(1, len(target) // 8))
     candidates = {key.removesuffix(name) for name in some for key in weights if key.endswith(name)}
     candidates = {prefix for prefix in candidates if not prefix or prefix.endswith(".")} | {""}
-    order = [*candidates]
-    order.sort(
-        key=lambda prefix: (-sum(prefix + name in weights for name in target), "momentum" in prefix, len(prefix))
-    )
-    return order[0]
+
+    def order(prefix: str) -> tuple[int, bool, bool, int, str]:
+        matches = sum(prefix + name in weights for name in target)
+        return -matches, "momentum" in prefix, "student" in prefix, len(prefix), prefix
+
+    return min(candidates, key=order)
 
 
 def _in_order(target: Weights, weights: Weights) -> dict[str, Tensor]:

@@ -60,6 +60,25 @@ def test_a_resnet50_in_the_layout_of(layout, suffix, trunk, tmp_path):
     assert encoder.notes[0].startswith(f"Starts from {path}: 318 of 318 tensors, 100.0% of the encoder's numbers")
 
 
+@pytest.mark.parametrize(
+    ("prefixes", "taken"),
+    [
+        (("student.", "teacher."), "teacher."),
+        (("student.", "ema_teacher."), "ema_teacher."),
+        (("a.momentum.", "student.backbone."), "student.backbone."),
+        (("encoder.", ""), ""),
+        (tuple(f"{letter}." for letter in "zyxwvutsrqponmlkjihgfedcba"), "a."),
+    ],
+)
+def test_of_several_encoders_in_a_file_one_is_always_taken_and_of_a_teacher_and_its_student_the_teacher(
+    prefixes, taken
+):
+    file = {f"{prefix}weight": torch.full((2, 2), float(k)) for k, prefix in enumerate(prefixes)}
+    module = nn.Linear(2, 2, bias=False)
+    start_from(module, file, "file")
+    assert module.weight.equal(file[f"{taken}weight"])
+
+
 def test_names_that_differ_are_matched_in_order_where_all_shapes_agree(trunk):
     theirs = {f"features.{n}.{name.rpartition('.')[2]}": v for n, (name, v) in enumerate(trunk.state_dict().items())}
     encoder = ResNet50(**NARROW)
