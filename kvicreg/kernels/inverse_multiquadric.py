@@ -11,6 +11,7 @@ from torch import Tensor
 from kvicreg.kernels.bandwidth import Gamma
 from kvicreg.kernels.base import StationaryKernel
 from kvicreg.kernels.options import StationaryOptions
+from kvicreg.kernels.rational_quadratic import RationalQuadratic
 from kvicreg.options import option
 
 __all__ = ["InverseMultiquadric"]
@@ -36,6 +37,15 @@ class InverseMultiquadric(StationaryKernel):
 
     def profile(self, exponent: Tensor) -> Tensor:
         return torch.rsqrt(1 - exponent)
+
+    def chain(self, grad: Tensor, value: Tensor) -> Tensor:
+        return grad * value**3 / 2
+
+    def spectral_noise(self, count: int, dimension: int, generator: torch.Generator) -> Tensor:
+        return RationalQuadratic(alpha=0.5).spectral_noise(count, dimension, generator)
+
+    def frequencies(self, noise: Tensor) -> Tensor:
+        return noise * self._scale() ** 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ class SSLHSICLoss(TermsLoss):
         super().__init__()
         check_approximation(approximation)
         # not `kernel`: its scale is meant for unit vectors, and says nothing about the embeddings themselves
-        self.unit_kernel = _inverse_multiquadric() if kernel is None else kernels.get(kernel)
+        self.unit_kernel = kernels.InverseMultiquadric() if kernel is None else kernels.get(kernel)
         self.hsic_weight = SSLHSICOptions(hsic_weight=float(hsic_weight)).hsic_weight
         self.approximation, self.gather = approximation, gather
 
@@ -108,7 +108,7 @@ def ssl_hsic_terms(
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
         n = 2 * shard.total
-        kernel = resolved(kernel or _inverse_multiquadric(), z, shard)
+        kernel = resolved(kernel or kernels.InverseMultiquadric(), z, shard)
         mean_of_pairs = shard.sum(kernel.evaluate(MatchedPairs(z[0], z[1])).sum()) / shard.total
         if approximation is None:
             gram = kernel.evaluate(AllPairs(shard.gather(z).flatten(0, 1)))
@@ -121,8 +121,3 @@ def ssl_hsic_terms(
         hsic_zy = mean_of_pairs - mean_of_all
         hsic_zz = operator.squared_hs_norm() * (n / (n - 1)) ** 2
         return HSICTerms(hsic_weight * safe_sqrt(hsic_zz) - hsic_zy, hsic_zy, hsic_zz)
-
-
-def _inverse_multiquadric() -> Kernel:
-    """The paper's kernel, ``1 / sqrt(1 + |x - y|^2)``."""
-    return kernels.RationalQuadratic(gamma=0.5, alpha=0.5)

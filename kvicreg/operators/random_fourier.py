@@ -23,9 +23,10 @@ __all__ = ["RandomFourier"]
 class RandomFourier(Approximation):
     """``k(x, y) = E cos(w . (x - y))`` with frequencies w drawn from the kernel's spectral density, in O(bD).
 
-    For RBF, rational quadratic, both Laplacians, their products, and sums or mixtures of those (D is shared out among
-    the members in equal parts). The error of a kernel value falls as 1 / sqrt(D). The frequencies of the Laplacians are
-    heavy-tailed (Cauchy): values converge all the same, but gradients are noisy; prefer `Nystrom` for them.
+    For RBF, rational quadratic, inverse multiquadric, both Laplacians, their products, and sums or mixtures of those (D
+    is shared out among the members in equal parts). The error of a kernel value falls as 1 / sqrt(D). The frequencies
+    of the Laplacians are heavy-tailed (Cauchy): values converge all the same, but gradients are noisy; prefer `Nystrom`
+    for them.
 
     Args:
         features: D.

@@ -25,6 +25,7 @@ from kvicreg.operators import covariance_operator, shard
 KERNELS = {name: make for name, (make, _) in PAIRS.items()} | {
     "rbf-median": kernels.RBF,
     "laplacian-median": kernels.Laplacian,
+    "inverse-multiquadric": lambda: kernels.InverseMultiquadric(0.4),
     "multi-rbf": kernels.multi_rbf,
     "self-tuning": lambda: kernels.SelfTuning(0.3),
     "per-dimension": lambda: kernels.PerDimension(kernels.RBF(0.2)),

@@ -163,6 +163,7 @@ SPECTRAL = [
     kernels.Laplacian(0.5),
     kernels.Laplacian(0.5, norm=1),
     kernels.RationalQuadratic(0.5, alpha=2.0),
+    kernels.InverseMultiquadric(0.5),
     kernels.RBF(0.5) * kernels.Laplacian(0.5),
 ]
 

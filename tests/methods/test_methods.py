@@ -9,6 +9,7 @@ import torch
 from other_values import changed
 from small_methods import NAMES, STEPS, advance, batch, build, built, optimizer_of, options_of
 
+from kvicreg.methods import METHODS
 from kvicreg.methods.prototypes import Prototypes
 from kvicreg.methods.queue import Queue
 from kvicreg.methods.target import Target, rising
@@ -85,6 +86,16 @@ def test_training_descends(name):
     for _ in range(STEPS):
         advance(method, optimizer, range(1))
     assert method(views, 0, labels).loss.item() < before
+
+
+@pytest.mark.parametrize("name", ["kernel-barlow-twins", "kernel-byol", "kernel-simclr", "kernel-vicreg", "ssl-hsic"])
+def test_a_methods_own_kernel_has_random_features(name):
+    method = built(METHODS.find(name).of(approximation="random-fourier", components=16))
+    weight = next(method.projector.parameters())
+    before = weight.detach().clone()
+    advance(method, optimizer_of(method), range(1))
+    assert bool(weight.isfinite().all())
+    assert not weight.equal(before)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,6 +11,7 @@ KERNELS = {
     "rbf": lambda: kernels.RBF(0.2),
     "laplacian": lambda: kernels.Laplacian(0.4),
     "laplacian-l1": lambda: kernels.Laplacian(0.2, norm=1),
+    "inverse-multiquadric": lambda: kernels.InverseMultiquadric(0.4),
     "rq": lambda: kernels.RationalQuadratic(0.3, alpha=0.7),
     "mixture": lambda: kernels.Mixture([kernels.RBF(0.2), kernels.Laplacian(0.4)], weights=[1, 3]),
     "product": lambda: kernels.RBF(0.1) * kernels.RationalQuadratic(0.2),

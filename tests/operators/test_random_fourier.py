@@ -20,7 +20,7 @@ def test_inner_products_approach_the_kernel(name, form):
     np.testing.assert_allclose(phi @ phi.T, gram(name, z[0]), atol=6 / np.sqrt(count))
 
 
-@pytest.mark.parametrize("name", ["rbf", "laplacian", "rq"])
+@pytest.mark.parametrize("name", ["rbf", "laplacian", "inverse-multiquadric", "rq"])
 def test_orthogonal_frequencies_are_unbiased_too(name):
     z, count = views(1, p=5), 20_000
     phi = features(RandomFourier(count, orthogonal=True), z, KERNELS[name]())[0].numpy()
