@@ -82,13 +82,13 @@ def read_header(content: Content) -> Header:
         return Header(min(image.size), channels, _is_deep(image), _has_alpha(image), pages)
 
 
-def decode(content: Content, channels: int, size: int, intensity: Intensity | None = None, page: int = 0) -> Tensor:
-    """An image (channels, size, size): turned upright (EXIF), the centre square, resized with antialiasing.
+def decode(content: Content, channels: int, size: int, intensity: Intensity | None = None, fit: Fit = "crop") -> Tensor:
+    """An image (channels, size, size): turned upright (EXIF), made a square by `fit`, resized with antialiasing.
 
     It is uint8, or float32 on the same scale from 0 to 255 where more than 8 bits are mapped to it by `intensity`;
     without one, 16 bits are rounded to 8. Raises whatever Pillow does for a file that is missing, damaged or no image.
     """
-    image = decode_deep(content, channels, size, intensity or _SIXTEEN_BITS, page)
+    image = decode_deep(content, channels, size, intensity or _SIXTEEN_BITS, fit=fit)
     return image if intensity is not None or image.dtype == torch.uint8 else image.round().to(torch.uint8)
 
 

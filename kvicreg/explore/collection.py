@@ -218,7 +218,7 @@ def read_image(image: Content | str, like: ImageData) -> Tensor:
     """The pixels (c, s, s) of an image from elsewhere, its path or the bytes of its file, as those of a source are."""
     content = Path(image) if isinstance(image, str) else image
     try:
-        return decode(content, like.shape[0], like.shape[1], like.intensity)
+        return decode(content, like.shape[0], like.shape[1], like.intensity, like.fit)
     except (ImportError, FileNotFoundError):
         raise
     except Exception as error:  # Pillow raises whatever the damage makes it stumble over

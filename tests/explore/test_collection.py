@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 from photographs import draw
+from PIL import Image
 
-from kvicreg.data import ArrayData, FileData
+from kvicreg.data import ArrayData, FileData, load
 from kvicreg.explore import embedding, open_encoder, open_images, space
+from kvicreg.explore.collection import read_image
 from kvicreg.explore.session import Session
 from kvicreg.measures import features
 from kvicreg.models import build_encoder
@@ -102,6 +104,17 @@ def test_an_image_of_the_collection_finds_itself_as_a_file(images, photos):
     match = images.search(str(photos / "green" / "007.png"), count=1)[0]
     assert match.name == "green/007.png"
     assert match.similarity > 0.999
+
+
+@pytest.mark.parametrize("fit", ["crop", "letterbox", "stretch"])
+def test_an_image_from_elsewhere_becomes_a_square_as_those_of_the_collection_do(tmp_path, fit):
+    (tmp_path / "wide").mkdir()
+    for k in range(3):
+        wide = np.zeros((20, 40, 3), np.uint8)
+        wide[:, 10 + k : 30] = 200
+        Image.fromarray(wide).save(tmp_path / "wide" / f"{k}.png")
+    data = load(tmp_path / "wide", image_size=16, fit=fit)
+    assert read_image(tmp_path / "wide" / "1.png", data).equal(data.fetch(torch.tensor([1]))[0])
 
 
 def test_neighbours_are_those_of_a_full_sort(images):
