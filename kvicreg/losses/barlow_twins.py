@@ -9,6 +9,7 @@ from torch import Tensor
 
 from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.terms import TermsLoss, stack_views
+from kvicreg.operators.build import check_samples
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -18,7 +19,6 @@ __all__ = [
     "BarlowTwinsOptions",
     "CrossMoments",
     "barlow_twins_terms",
-    "check_two_samples",
     "coordinate_terms",
 ]
 
@@ -101,12 +101,6 @@ def coordinate_terms(moments: CrossMoments, weight: float, eps: float) -> Barlow
     return BarlowTerms(invariance + weight * redundancy, invariance, redundancy)
 
 
-def check_two_samples(shard: Shard) -> None:
-    """Refuse a global batch that has no variance."""
-    if shard.total < 2:
-        raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
-
-
 class CrossMoments:
     """Second moments of features ``(2, b, D)`` about their means over the global batch.
 
@@ -116,7 +110,7 @@ class CrossMoments:
     """
 
     def __init__(self, features: Tensor, shard: Shard) -> None:
-        check_two_samples(shard)
+        check_samples(shard)
         self.wide = features.shape[-1] >= shard.total
         if self.wide:
             features = shard.gather(features)

@@ -12,17 +12,12 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.barlow_twins import (
-    BarlowTerms,
-    BarlowTwinsOptions,
-    CrossMoments,
-    check_two_samples,
-    coordinate_terms,
-)
+from kvicreg.losses.barlow_twins import BarlowTerms, BarlowTwinsOptions, CrossMoments, coordinate_terms
 from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import advance, resolved
+from kvicreg.operators.build import check_samples
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
 
@@ -141,7 +136,7 @@ def kernel_barlow_twins_terms(
     options = KernelBarlowTwinsOptions(basis=basis, redundancy_weight=weight, eps=eps)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
-        check_two_samples(shard)
+        check_samples(shard)
         kernel = resolved(kernel, z, shard)
         if approximation is not None:
             features = approximation.features(z, kernel, shard)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from kvicreg.kernels.tensors import full_precision, is_concrete
 from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or, with_settings
+from kvicreg.operators.build import check_samples
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
@@ -143,8 +144,7 @@ def vicreg_terms(
     form, z = CONVENTIONS[options.convention], stack_views(views)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)
-        if shard.total < 2:
-            raise ValueError("a batch of one sample has no variance: the (global) batch must have at least two samples")
+        check_samples(shard)
         variances = coordinate_variances(z, shard)
         invariance = invariance_term(z, shard) / (z.shape[-1] if form.invariance_over == "mean" else 1)
         hinges = (options.threshold - (variances + options.eps).sqrt()).clamp_min(0) ** form.hinge_power
