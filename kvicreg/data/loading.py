@@ -17,6 +17,7 @@ from kvicreg.data.named import load_named, named_folder
 from kvicreg.data.pixels import check_channels
 from kvicreg.data.sources import Listing, ReadOptions, find_source
 from kvicreg.data.sources.folders import list_folder
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["SPLITS", "load"]
 
@@ -108,7 +109,7 @@ def _loaded(
         return data
     try:
         training = _loaded(listed, name, "train", image_size, channels, options)
-    except ValueError:  # no training split: those of its own
+    except NoSplit:  # no training split: those of its own
         return data
     channels, image_size, _ = training.shape
     intensity = options.intensity if training.intensity is None else training.intensity.text

@@ -11,6 +11,7 @@ from torch import Tensor
 from kvicreg.data import formats
 from kvicreg.data.arrays import ArrayData, resized
 from kvicreg.data.catalogue import DATA_SETS, data_root
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["load_named", "named_folder"]
 
@@ -32,7 +33,7 @@ def load_named(
 
 def _arrays(name: str, split: str, root: Path) -> tuple[Tensor, Tensor | None]:
     if split == "unlabelled" and name != "stl10":
-        raise ValueError(f"split: {name} has 'train' and 'test' only; 'unlabelled' is a split of stl10")
+        raise NoSplit(f"split: {name} has 'train' and 'test' only; 'unlabelled' is a split of stl10")
     if name == "mnist-small":
         return _embedded(split)
     if name == "digits":

@@ -21,7 +21,7 @@ from kvicreg.data.pixels import open_image, read_header
 from kvicreg.data.shard_index import INDEX, ShardIndex
 from kvicreg.data.sources.base import PIXELS
 from kvicreg.data.sources.layout import is_image_name
-from kvicreg.data.stores import SourceError
+from kvicreg.data.stores import NoSplit, SourceError
 from kvicreg.storage import replacing, write_atomically
 
 __all__ = ["Packed", "pack"]
@@ -89,9 +89,7 @@ def _splits(source: str | Path, root: str | Path | None, reading: dict[str, Any]
     for split in ("test", "val", "unlabelled"):
         try:
             data = load(source, split, root=root, **reading)
-        except SourceError:
-            raise
-        except ValueError:  # there is no such split
+        except NoSplit:
             continue
         if split != "val" or "test" not in splits or not _same(data, splits["test"]):
             splits[split] = data

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["SourceError", "Store", "expand", "is_address"]
+__all__ = ["NoSplit", "SourceError", "Store", "expand", "is_address"]
+
+
+class NoSplit(ValueError):
+    """A source does not have the split that is asked for; whatever else is wrong with it is another error."""
 
 
 class SourceError(ValueError):

@@ -11,7 +11,7 @@ from kvicreg.data.intensity import Intensity
 from kvicreg.data.pixels import Content, Header, read_header
 from kvicreg.data.stores import SourceError
 
-__all__ = ["Survey", "common_size", "survey"]
+__all__ = ["Survey", "survey"]
 
 _LOOKED_AT = 64
 Reader = Callable[[Path], Content]  # from the name of an image to its file, or to what would be in its file
@@ -70,9 +70,3 @@ def survey(paths: Sequence[Path], read: Reader | None = None) -> Survey | None:
         pages=sum(header.pages > 1 for header in headers),
         most_pages=max(header.pages for header in headers),
     )
-
-
-def common_size(paths: Sequence[Path], largest: int = 224) -> int:
-    """The median shorter side of up to 64 evenly spaced files, and at most `largest`."""
-    looks = survey(paths)
-    return largest if looks is None else min(largest, looks.size)

@@ -11,7 +11,7 @@ import torch
 
 from kvicreg.data import ImageData, Views, load
 from kvicreg.data.catalogue import DATA_SETS
-from kvicreg.data.sources import reads_of
+from kvicreg.data.sources import NoSplit, reads_of
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
 
@@ -75,7 +75,7 @@ def evaluation_data(
         notes.append(f"{h}x{w} pixels resized to {size}x{size}")
     try:
         test = load(source, "test", root=root, image_size=size, channels=channels, **reading)
-    except ValueError:
+    except NoSplit:
         if source in DATA_SETS:
             raise
         train, test = _split(train, seed)

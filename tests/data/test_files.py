@@ -12,7 +12,7 @@ from PIL import Image
 
 from kvicreg.data import FileData, batches, in_order
 from kvicreg.data.pixels import decode
-from kvicreg.data.survey import common_size, survey
+from kvicreg.data.survey import survey
 
 Writer = Callable[..., list[Path]]
 
@@ -53,12 +53,6 @@ def test_every_mode_becomes_three_channels(tmp_path: Path, mode: str) -> None:
     tolerance = 255 if mode == "1" else 1
     assert (pixels[0].int() - torch.from_numpy(grey).int()).abs().max() <= tolerance
     assert decode(path, 1, 8).shape == (1, 8, 8)
-
-
-def test_common_size_is_the_median_shorter_side(tmp_path: Path, write_images: Writer) -> None:
-    paths = write_images(tmp_path / "a", 3, (40, 60)) + write_images(tmp_path / "b", 1, (10, 10))
-    assert common_size(paths) == 40
-    assert common_size(write_images(tmp_path / "c", 1, (500, 400))) == 224
 
 
 def make_bad(path: Path, kind: str) -> None:
@@ -127,12 +121,11 @@ def test_a_subset_keeps_paths_labels_and_size(tmp_path: Path, write_images: Writ
 
 def test_a_survey_looks_at_evenly_spaced_images(tmp_path: Path, write_images: Writer) -> None:
     paths = write_images(tmp_path / "a", 2, (9, 12)) + write_images(tmp_path / "b", 1, (30, 40))
-    assert survey(paths) == (3, 9, 3, 0, 0, 0, 1)
+    assert survey(paths) == (3, 9, 3, 0, 0, 0, 1)  # the median shorter side is 9
     looked: list[str] = []
     survey([Path(str(k)) for k in range(200)], lambda path: looked.append(path.name) or paths[0])
     assert looked == [str(k) for k in range(0, 200, 3)]
     assert survey([tmp_path / "none.png"]) is None
-    assert common_size([tmp_path / "none.png"]) == 224
 
 
 def test_no_files_and_wrong_channels_are_refused(tmp_path: Path, write_images: Writer) -> None:

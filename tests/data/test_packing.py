@@ -126,6 +126,15 @@ def test_val_and_test_that_differ_are_both_packed(tmp_path: Path) -> None:
     assert len(load(tmp_path / "o", "unlabelled")) == 4
 
 
+def test_a_split_that_can_not_be_read_is_told_and_not_left_out(tmp_path: Path) -> None:
+    for name in ("train/a", "train/b", "test/a", "test/c"):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "0.png").write_bytes(encoded(0))
+    with pytest.raises(ValueError, match="test: these classes are not among those of training: c$"):
+        pack(tmp_path / "in", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
+
+
 def test_a_folder_with_shards_and_settings_of_pixels_are_refused(tmp_path: Path) -> None:
     folder(tmp_path / "in")
     for name in ("x.tar", "index.npz"):

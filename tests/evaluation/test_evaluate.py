@@ -177,6 +177,17 @@ def test_a_folder_without_labels_is_described_without_accuracy(run, tmp_path):
     assert "held out" in results["data"]["adaptation"]
 
 
+def test_a_test_split_that_can_not_be_read_is_told_and_not_replaced_by_a_part_of_training(run, tmp_path):
+    from PIL import Image
+
+    for name in ("train/a", "train/b", "test/a", "test/c"):
+        (tmp_path / "own" / name).mkdir(parents=True)
+        for k in range(10):
+            Image.new("L", (16, 16), 20 * k).save(tmp_path / "own" / name / f"{k}.png")
+    with pytest.raises(ValueError, match="test: these classes are not among those of training: c$"):
+        evaluate(run, Options(**QUICK, on=str(tmp_path / "own")))
+
+
 def test_comparison_of_runs_tells_significance_by_paired_bootstrap(run, tmp_path, make_run):
     other = make_run(tmp_path / "two", seed=5)
     evaluate(other, Options(**QUICK))

@@ -12,6 +12,7 @@ import torch
 from kvicreg.data.arrays import ArrayData
 from kvicreg.data.labels import number_labels
 from kvicreg.data.sources.base import ReadOptions, Source, only_train
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["Npy", "Npz", "TorchFile"]
 
@@ -87,7 +88,7 @@ def _from_members(path: Path, arrays: Mapping[str, Any], split: str, options: Re
     if images is None and split == "train" and len(names) == 1:
         (images,) = names.values()
     if images is None:
-        raise ValueError(
+        raise NoSplit(
             f"{path}: expected an array called images{'' if split == 'train' else f' or {split}_images'} "
             f"for the split {split!r}; it has {', '.join(names.values()) or 'none'}"
         )

@@ -16,6 +16,7 @@ from torch import Tensor
 from kvicreg.data.images import ImageData
 from kvicreg.data.intensity import intensity_rule
 from kvicreg.data.pixels import Fit
+from kvicreg.data.stores import NoSplit
 from kvicreg.data.survey import Reader
 from kvicreg.options import Options, load_plugins, option
 
@@ -105,7 +106,11 @@ class Source(_Kind, ABC):
     @classmethod
     @abstractmethod
     def open(cls, path: Path, split: str, options: ReadOptions) -> Listing | ImageData:
-        """The images of a split: names that are decoded when they are needed, or a data set of its own."""
+        """The images of a split: names that are decoded when they are needed, or a data set of its own.
+
+        Raises:
+            NoSplit: where the source does not have this split.
+        """
 
 
 class TextSource(_Kind, ABC):
@@ -162,4 +167,4 @@ def _kinds() -> list[type[Source] | type[TextSource]]:
 def only_train(kind: str, split: str, instead: str = "a file") -> None:
     """Raise for a split that a source without splits does not have."""
     if split != "train":
-        raise ValueError(f"split: {kind} has only 'train'; give the {split!r} images {instead} of their own")
+        raise NoSplit(f"split: {kind} has only 'train'; give the {split!r} images {instead} of their own")

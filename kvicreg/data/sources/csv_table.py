@@ -11,6 +11,7 @@ from kvicreg.data.sources.columns import find_column, image_column, label_column
 from kvicreg.data.sources.folders import read_lines
 from kvicreg.data.sources.layout import SPLIT_FOLDERS, is_image_name
 from kvicreg.data.sources.lists import list_file, listed
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["CsvTable"]
 
@@ -74,7 +75,7 @@ def _with_header(path: Path, rows: list[list[str]], split: str, options: ReadOpt
     else:
         only_train("a CSV table without a column 'split'", split)
     if not chosen:
-        raise ValueError(f"{path}: there is no image in the table" + (f" of the split {split!r}" if splits else ""))
+        raise NoSplit(f"{path}: there is no image in the table" + (f" of the split {split!r}" if splits else ""))
     paths = [path.parent / rows[k][images].strip() for k in chosen]
     note = f"images from column {header[images]!r}"
     if labels is None:

@@ -11,6 +11,7 @@ import torch
 from kvicreg.data.images import PathList
 from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source
 from kvicreg.data.sources.layout import EXTENSIONS, choose_split, find_classes, is_image_name, left_out
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["Folder", "images_below", "list_folder"]
 
@@ -110,7 +111,7 @@ def list_tiny_imagenet(folder: Path, split: str) -> Listing:
     if split == "unlabelled":
         paths = images_below(folder / "test")
         if not paths:
-            raise ValueError(f"split: {folder} has no unlabelled images (test/images)")
+            raise NoSplit(f"split: {folder} has no unlabelled images (test/images)")
         return Listing(paths, None, None)
     if split == "train":
         pairs = [(path, wnid) for wnid in wnids for path in images_below(folder / "train" / wnid)]
@@ -118,7 +119,7 @@ def list_tiny_imagenet(folder: Path, split: str) -> Listing:
         annotations = [line.split("\t") for line in read_lines(folder / "val" / "val_annotations.txt")]
         pairs = sorted((folder / "val" / "images" / file, wnid) for file, wnid, *_ in annotations if wnid in numbers)
     if not pairs:
-        raise ValueError(f"{folder}: there is no image in its {split!r} split")
+        raise NoSplit(f"{folder}: there is no image in its {split!r} split")
     return Listing([path for path, _ in pairs], torch.tensor([numbers[wnid] for _, wnid in pairs]), names)
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from kvicreg.data.stores import NoSplit
+
 __all__ = ["EXTENSIONS", "SPLIT_FOLDERS", "Classes", "choose_split", "find_classes", "is_image_name", "left_out"]
 
 EXTENSIONS = {".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
@@ -56,7 +58,7 @@ def choose_split(folders: Collection[str], labelled: Collection[str], split: str
         return ""
     usual = ("val", "test") if split in ("val", "test") else SPLIT_FOLDERS[split]
     wanted = " or ".join(f"{name}/" for name in usual)
-    raise ValueError(f"split: {place} has no {split!r} split; put it into a subfolder {wanted}")
+    raise NoSplit(f"split: {place} has no {split!r} split; put it into a subfolder {wanted}")
 
 
 def find_classes(

@@ -18,6 +18,7 @@ from kvicreg.data.labels import number_labels
 from kvicreg.data.sources.base import Listing, ReadOptions
 from kvicreg.data.sources.columns import image_column, label_column
 from kvicreg.data.sources.layout import SPLIT_FOLDERS
+from kvicreg.data.stores import NoSplit
 
 __all__ = ["Table", "TableReader", "features_of", "import_arrow", "list_tables", "tables_of_split"]
 
@@ -163,7 +164,7 @@ def tables_of_split(place: object, files: Sequence[Path], split: str) -> list[in
     wanted = next((name for name in SPLIT_FOLDERS[split] if name in names), None)
     if wanted is None:
         present = ", ".join(sorted({name for name in names if name})) or "none"
-        raise ValueError(f"split: {place} has no {split!r} split; the names of its files tell of {present}")
+        raise NoSplit(f"split: {place} has no {split!r} split; the names of its files tell of {present}")
     return [k for k, name in enumerate(names) if name == wanted]
 
 
