@@ -78,13 +78,15 @@ def draw(result: Result, path: Path) -> None:
     detail = "Linear probe on the test set, in points; equal steps; bars: 95 % interval over seeds and images."
     with panels(path, (15, 5.6), title, detail, len(of), sharey=True) as ((*every,),):
         for axes, (data, same) in zip(every, of.items(), strict=True):
-            for shift, (name, points) in enumerate(tables.groups(same, "name").items()):
-                plot_above(axes, [row["images"] * (0.9 + 0.04 * shift) for row in points], points, name)
+            names = tables.groups(same, "name")
+            for number, (name, points) in enumerate(names.items()):
+                shift = 1 + 0.08 * (number - (len(names) - 1) / 2)
+                plot_above(axes, [row["images"] * shift for row in points], points, name)
             axes.axhline(0, color=GREY, lw=1)
             sizes = [*tables.groups(same, "images")]
-            axes.set(xscale="log", title=data, xlabel="training images")
+            axes.set(xscale="log", title=data, xlabel="training images", xlim=(min(sizes) / 1.5, max(sizes) * 1.5))
             axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
             axes.minorticks_off()
             axes.grid(axis="y")
-        every[0].set_ylabel("points above VICReg")
+        every[0].set_ylabel("points above VICReg as published")
         legend(every[:1])

@@ -121,7 +121,7 @@ def costs(rows: Iterable[Row]) -> list[str]:
     seconds = (
         f"{name} {f'on {data} ' if several else ''}{average(same, 'seconds'):.0f}" for (name, data), same in of.items()
     )
-    return [f"\nSeconds of training a run, by the clock: {', '.join(seconds)}."] if of else []
+    return [f"\nSeconds of training a run, by the clock of a shared machine: {', '.join(seconds)}."] if of else []
 
 
 def grid(rows: Sequence[Row], down: str, across: str, score: str = "probe") -> str:
@@ -142,9 +142,12 @@ def note(rows: Sequence[Row], *, intervals: bool = True) -> str:
         " or ".join(f"{count:,}" for count in sorted({row[key] for row in rows if key in row}, reverse=True))
         for key in ("scored_on", "fitted_on")
     )
-    spread = " ± half the 95 % interval over images (least to most of the seeds)" if intervals else ""
+    of_seeds = len(groups(rows, "seed")) > 1
+    means = "mean over seeds" if of_seeds else "one seed"
+    spread = " ± half the 95 % interval over images" if intervals else ""
+    spread += " (least to most of the seeds)" if spread and of_seeds else ""
     return (
-        f"Accuracy in percent on {scored} {where} images: mean over seeds{spread}. Probes are logistic regressions on "
+        f"Accuracy in percent on {scored} {where} images: {means}{spread}. Probes are logistic regressions on "
         f"{fitted} labelled training images, their C chosen on a fifth of those."
     )
 

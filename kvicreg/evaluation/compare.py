@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kvicreg.evaluation.intervals import PairedDifference, paired_bootstrap
+from kvicreg.evaluation.intervals import PairedDifference, holm, paired_bootstrap
 from kvicreg.runs import RunFolder
 from kvicreg.runs.results import MEASURES, controls_of, read_results, short_names
 
@@ -30,11 +30,8 @@ def significance(
     values = {run: torch.from_numpy(arrays[f"encoder|{key}"]) for run, arrays in scores.items()}
     best = max(runs, key=lambda run: float(values[run].mean()))
     pairs = {run: paired_bootstrap(values[run], values[best], seed=seed) for run in runs if run != best}
-    corrected, floor = {}, 0.0
-    for rank, (run, pair) in enumerate(sorted(pairs.items(), key=lambda item: item[1].p_value)):
-        floor = min(1.0, max(floor, (len(pairs) - rank) * pair.p_value))
-        corrected[run] = pair._replace(p_value=floor)
-    return best, corrected
+    corrected = holm([pair.p_value for pair in pairs.values()])
+    return best, {run: pair._replace(p_value=p) for (run, pair), p in zip(pairs.items(), corrected, strict=True)}
 
 
 def notes_against_best(runs: list[Path], *, on: str | None = None) -> list[str]:

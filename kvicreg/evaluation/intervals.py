@@ -5,6 +5,7 @@ The randomness covered is that of the test images alone; that of training needs 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +63,15 @@ def paired_bootstrap(
     tail = min((means <= 0).sum(), (means >= 0).sum())
     p = min(1.0, 2 * (1 + tail) / (resamples + 1))
     return PairedDifference(float(difference.mean()), *bounds(means, level), float(p))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number by Holm's rule."""
+    corrected, least = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        least = max(least, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = least
+    return corrected
 
 
 def _values(scores: Tensor, name: str) -> np.ndarray:

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from kvicreg.evaluation import bootstrap_interval, paired_bootstrap
+from kvicreg.evaluation.intervals import holm
 
 
 def test_intervals_cover_the_true_accuracy_about_95_times_in_100():
@@ -50,3 +51,9 @@ def test_scores_of_different_images_are_refused():
         paired_bootstrap(torch.ones(3), torch.ones(4))
     with pytest.raises(ValueError, match="one number per test image"):
         bootstrap_interval(torch.ones(3, 2))
+
+
+def test_holm_multiplies_the_least_by_their_number_and_keeps_the_order():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []

@@ -21,7 +21,7 @@ from kvicreg.data import load
 
 FILES = {  # what each writes: tables as md, csv and json, pictures as png and svg
     "table1": (["table1"], []),
-    "table1-5-epochs": (["table1-5-epochs"], []),
+    "table1-3-epochs": (["table1-3-epochs"], []),
     "table2": (["table2"], []),
     "table3": (["table3"], []),
     "mnist": (["mnist"], []),
