@@ -54,5 +54,5 @@ def check_limits(name: str, value: Any, limits: dict[str, float]) -> None:
     }
     if not all(tests[kind](limit) for kind, limit in limits.items()):
         words = " and ".join(f"{kind.replace('_', ' ')} {limit:g}" for kind, limit in limits.items())
-        words = {"above 0": "positive", "at least 0": "at least 0"}.get(words, words)
+        words = "positive" if words == "above 0" else words
         raise ValueError(f"{name} must be {words}, got {value}")

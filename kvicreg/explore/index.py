@@ -54,10 +54,6 @@ class Index:
         self.rows = rows
         self.graph = None if len(rows) < exact_below else _graph(rows, folder, progress)
 
-    @property
-    def is_exact(self) -> bool:
-        return self.graph is None
-
     def search(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
         """Indices and cosines (m, count) of the rows nearest to each query (m, q), nearest first."""
         if self.graph is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -139,17 +139,6 @@ class KernelVICRegLoss(TermsLoss):
         if group_bandwidth and any(isinstance(m, Median) and m.momentum for m in self.kernel.modules()):
             raise ValueError("group_bandwidth takes each group's own bandwidth, so it can't go with a smoothed one")
 
-    @classmethod
-    def of(
-        cls,
-        kernel: str | Kernel,
-        options: KernelVICRegOptions,
-        approximation: Approximation | None = None,
-        gather: bool = True,
-    ) -> Self:
-        """The loss with settings that are already together."""
-        return cls(kernel, approximation=approximation, gather=gather, **options.flat())
-
     parametrization = setting("parametrization")
     invariance_weight = setting("invariance_weight")
     variance_weight = setting("variance_weight")
@@ -193,18 +182,17 @@ def kernel_vicreg_terms(
     approximation: Approximation | None = None,
     gather: bool = True,
     groups: Tensor | None = None,
-    weights: tuple[float, float, float] | None = None,
     **settings: Any,
 ) -> LossTerms:
     """`KernelVICRegLoss` as a pure function of the views ``(b, p)``.
 
-    The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
+    The settings are given as `options`, or one by one under the names that they have there.
 
     Example:
         >>> kernel_vicreg_terms(*torch.randn(2, 64, 8), kernel=RBF(), threshold=1.0).total.shape
         torch.Size([])
     """
-    options = with_settings(options or KernelVICRegOptions(), weights, settings)
+    options = with_settings(options or KernelVICRegOptions(), settings)
     checked = check_views(views)
     with full_precision(checked[0]):
         gain = None

@@ -75,10 +75,8 @@ def weights_or(defaults: tuple[float, float, float], options: Options) -> tuple[
     return alpha, beta, zeta
 
 
-def with_settings(options: O, weights: tuple[float, float, float] | None, settings: dict[str, Any]) -> O:
-    """The options with the settings that a function was given one by one, and the three weights if given at once."""
-    if weights is not None:
-        settings = settings | dict(zip(WEIGHTS, weights, strict=True))
+def with_settings(options: O, settings: dict[str, Any]) -> O:
+    """The options with the settings that a function was given one by one."""
     return options.replace(**settings) if settings else options
 
 

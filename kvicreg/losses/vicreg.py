@@ -103,11 +103,6 @@ class VICRegLoss(TermsLoss):
         ).resolved()
         self.gather = gather
 
-    @classmethod
-    def of(cls, options: VICRegOptions, gather: bool = True) -> Self:
-        """The loss with settings that are already together."""
-        return cls(gather=gather, **options.flat())
-
     convention, threshold, eps = setting("convention"), setting("threshold"), setting("eps")
     invariance_weight = setting("invariance_weight")
     variance_weight = setting("variance_weight")
@@ -129,18 +124,17 @@ def vicreg_terms(
     *views: Tensor,
     options: VICRegOptions | None = None,
     gather: bool = True,
-    weights: tuple[float, float, float] | None = None,
     **settings: Any,
 ) -> LossTerms:
     """`VICRegLoss` as a pure function of the views ``(b, p)``.
 
-    The settings are given as `options`, or one by one under the names that they have there; `weights` are all three.
+    The settings are given as `options`, or one by one under the names that they have there.
 
     Example:
         >>> vicreg_terms(*torch.randn(2, 64, 8)).total.shape
         torch.Size([])
     """
-    options = with_settings(options or VICRegOptions(), weights, settings)
+    options = with_settings(options or VICRegOptions(), settings)
     form, z = CONVENTIONS[options.convention], stack_views(views)
     with full_precision(z):
         shard = Shard.of(z, gather=gather)

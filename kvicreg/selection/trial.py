@@ -77,9 +77,9 @@ def advance(
     return {"steps": steps, **values}
 
 
-def finish(settings: Settings, *, data: ImageData | None = None, quiet: bool = True) -> Path:
+def finish(settings: Settings, *, data: ImageData | None = None) -> Path:
     """Continue a candidate's run to the end of its epochs."""
-    return _train(settings, settings.data.load() if data is None else data, (), quiet=quiet)
+    return _train(settings, settings.data.load() if data is None else data)
 
 
 def neighbours_after(run: RunFolder, steps: int) -> Tensor:
@@ -91,10 +91,10 @@ def _is_run_of(settings: Settings, run: RunFolder) -> bool:
     return run.exists and settings.agrees_with(run.settings)
 
 
-def _train(settings: Settings, data: ImageData, callbacks: Sequence[pl.Callback], quiet: bool = True) -> Path:
+def _train(settings: Settings, data: ImageData, callbacks: Sequence[pl.Callback] = ()) -> Path:
     run = RunFolder(settings.folder)
     resume = run.checkpoint("last").is_file() and _is_run_of(settings, run)
-    return train(settings, data=data, resume=resume, overwrite=not resume, quiet=quiet, callbacks=callbacks)
+    return train(settings, data=data, resume=resume, overwrite=not resume, quiet=True, callbacks=callbacks)
 
 
 def _measure(module: SelfSupervised, data: ImageData) -> tuple[dict[str, Any], Tensor]:

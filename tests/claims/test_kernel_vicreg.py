@@ -92,7 +92,9 @@ def test_total_is_the_weighted_sum_of_the_terms(parametrization):  # claim 3
         kernel=PAIRS["rbf"][0](),
         parametrization=parametrization,
         spectrum="per-view",
-        weights=(3.0, 5.0, 7.0),
+        invariance_weight=3.0,
+        variance_weight=5.0,
+        covariance_weight=7.0,
     )
     assert float(function.total) == pytest.approx(expected, rel=1e-9)
 
@@ -109,7 +111,7 @@ def test_function_and_module_agree_whatever_is_left_to_its_default(parametrizati
     options = KernelVICRegOptions(parametrization=parametrization, **settings)
     together = kernel_vicreg_terms(*views, kernel=kernel, options=options)
     torch.testing.assert_close(tuple(together), tuple(function), rtol=0, atol=0)
-    made = KernelVICRegLoss.of(kernel, options)
+    made = KernelVICRegLoss(kernel, **options.flat())
     torch.testing.assert_close(made(*views), function.total, rtol=0, atol=0)
     assert made.options == module.options == options.resolved()
     assert None not in made.options.flat().values()

@@ -20,7 +20,7 @@ def test_few_rows_are_searched_exactly():
     rows, queries = random_rows(300), random_rows(20, seed=1)
     index = Index(rows)
     indices, cosines = index.search(queries, 5)
-    assert index.is_exact
+    assert index.graph is None
     assert index.recall() == 1.0
     torch.testing.assert_close(cosines, (queries @ rows.T).sort(1, descending=True).values[:, :5])
     assert indices.equal((queries @ rows.T).argsort(1, descending=True)[:, :5])
@@ -29,7 +29,7 @@ def test_few_rows_are_searched_exactly():
 def test_a_graph_gives_nearly_all_of_the_nearest_and_is_stored(tmp_path, monkeypatch):
     rows, reported = random_rows(3000), []
     index = Index(rows, tmp_path, exact_below=100, progress=lambda done, total: reported.append((done, total)))
-    assert not index.is_exact
+    assert index.graph is not None
     assert reported == [(3000, 3000)]
     assert index.recall() > 0.95
     again = Index(rows, tmp_path, exact_below=100, progress=lambda done, total: pytest.fail("it was built again"))
