@@ -13,7 +13,7 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.cosine import unit_rows, unit_views
 from kvicreg.kernels.pairs import AllPairs
 from kvicreg.kernels.tensors import at_least_float32, full_precision
-from kvicreg.losses.feature_space import check_approximation
+from kvicreg.losses.kernel_loss import check_approximation
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import advance, is_training_step, resolved

@@ -7,16 +7,15 @@ from typing import Literal
 
 from torch import Tensor
 
-from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs
 from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.barlow_twins import BarlowTerms, BarlowTwinsOptions, CrossMoments, coordinate_terms
-from kvicreg.losses.feature_space import check_approximation
-from kvicreg.losses.terms import TermsLoss, stack_views
+from kvicreg.losses.kernel_loss import KernelLoss
+from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
-from kvicreg.operators.bandwidth import advance, resolved
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.build import check_samples
 from kvicreg.operators.shard import Shard
 from kvicreg.options import Options, option
@@ -46,7 +45,7 @@ class KernelBarlowTwinsOptions(Options):
         return 0.1 if self.basis == "free" else BarlowTwinsOptions.redundancy_weight
 
 
-class KernelBarlowTwinsLoss(TermsLoss):
+class KernelBarlowTwinsLoss(KernelLoss):
     """``(1 - tr A / r)^2 + redundancy_weight * (|A|_HS^2 / r - (tr A / r)^2)``, Barlow Twins in feature space.
 
     A is the cross-covariance operator of the views without units: with
@@ -82,21 +81,15 @@ class KernelBarlowTwinsLoss(TermsLoss):
         approximation: Approximation | None = None,
         gather: bool = True,
     ) -> None:
-        super().__init__()
-        check_approximation(approximation)
+        super().__init__(kernel, approximation, gather)
         weight = None if redundancy_weight is None else float(redundancy_weight)
         options = KernelBarlowTwinsOptions(basis=basis, redundancy_weight=weight, eps=float(eps))
-        self.redundancy_weight, self.eps, self.gather = options.weight, options.eps, gather
-        self.kernel, self.basis, self.approximation = kernels.get(kernel), basis, approximation
+        self.basis, self.redundancy_weight, self.eps = basis, options.weight, options.eps
         if basis == "coordinates" and approximation is None and not isinstance(self.kernel, Linear):
             raise ValueError(
                 f'basis "coordinates" needs explicit features, which an exact {type(self.kernel).__name__} kernel has '
                 'not: pass approximation=operators.Nystrom(...), or basis="free"'
             )
-
-    def advance(self, *views: Tensor) -> None:
-        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
-        advance(self.kernel, self.approximation, lambda: stack_views(views), gather=self.gather)
 
     def terms(self, z1: Tensor, z2: Tensor) -> BarlowTerms:
         """The weighted total, and the two terms without the weight."""

@@ -8,14 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kvicreg import kernels
 from kvicreg.kernels.bandwidth import Median
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.feature_space import check_approximation
 from kvicreg.losses.groups import group_views
+from kvicreg.losses.kernel_loss import KernelLoss
 from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
-from kvicreg.losses.terms import LossTerms, TermsLoss, check_views, setting, with_settings
+from kvicreg.losses.terms import LossTerms, check_views, setting, with_settings
 from kvicreg.losses.three_terms import (
     CovarianceForm,
     KernelVICRegOptions,
@@ -27,13 +26,13 @@ from kvicreg.losses.three_terms import (
     three_terms,
 )
 from kvicreg.operators import Approximation, shared_operator, view_operators
-from kvicreg.operators.bandwidth import advance, resolved
+from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.shard import Shard
 
 __all__ = ["KernelVICRegLoss", "KernelVICRegOptions", "kernel_vicreg_terms"]
 
 
-class KernelVICRegLoss(TermsLoss):
+class KernelVICRegLoss(KernelLoss):
     """``alpha * invariance + beta * variance + zeta * covariance``, each in the feature space of a kernel.
 
     With ``C`` the centred covariance operator of a view and ``lambda_i`` its eigenvalues:
@@ -118,7 +117,7 @@ class KernelVICRegLoss(TermsLoss):
         spectrum: Spectrum | None = None,
         solver: SolverChoice = "eigh",
     ) -> None:
-        super().__init__()
+        super().__init__(kernel, approximation, gather)
         self.options = KernelVICRegOptions(
             parametrization=parametrization,
             invariance_weight=invariance_weight,
@@ -134,8 +133,6 @@ class KernelVICRegLoss(TermsLoss):
             spectrum=spectrum,
             solver=solver,
         ).resolved()
-        check_approximation(approximation)
-        self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
         if group_bandwidth and any(isinstance(m, Median) and m.momentum for m in self.kernel.modules()):
             raise ValueError("group_bandwidth takes each group's own bandwidth, so it can't go with a smoothed one")
 
@@ -147,10 +144,6 @@ class KernelVICRegLoss(TermsLoss):
     covariance, include_diagonal = setting("covariance"), setting("include_diagonal")
     group_weight, group_bandwidth = setting("group_weight"), setting("group_bandwidth")
     learn_mixture_by, spectrum, solver = setting("learn_mixture_by"), setting("spectrum"), setting("solver")
-
-    def advance(self, *views: Tensor) -> None:
-        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
-        advance(self.kernel, self.approximation, lambda: check_views(views), gather=self.gather)
 
     def terms(self, *views: Tensor, groups: Tensor | None = None) -> LossTerms:
         """The weighted total and the three terms without their weights."""

@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from kvicreg import kernels
 from kvicreg.kernels.bandwidth import MEDIAN_ROWS, evenly_spaced
 from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.cosine import unit_rows
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs, SamePoints
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.feature_space import check_approximation, unit_rows
+from kvicreg.losses.kernel_loss import check_approximation
 from kvicreg.losses.terms import stack_views
 from kvicreg.operators import Approximation
 from kvicreg.operators.bandwidth import advance, is_training_step

@@ -12,20 +12,18 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.feature_space import check_approximation
-from kvicreg.losses.terms import TermsLoss, check_views
+from kvicreg.losses.kernel_loss import KernelLoss
+from kvicreg.losses.terms import check_views
 from kvicreg.operators import Approximation, CovarianceOperator
-from kvicreg.operators.bandwidth import advance
 from kvicreg.operators.build import Embedded, unit_operators
 from kvicreg.options import Options
 
 __all__ = ["SpectralLoss"]
 
 
-class SpectralLoss(TermsLoss):
+class SpectralLoss(KernelLoss):
     """A loss of two or more views ``(b, p)``: what views of an image share, and a function of a spectrum.
 
     A member names its settings as `Options` and defines `of_views`.
@@ -47,14 +45,8 @@ class SpectralLoss(TermsLoss):
         gather: bool = True,
         **settings: Any,
     ) -> None:
-        super().__init__()
-        check_approximation(approximation)
-        self.kernel, self.approximation, self.gather = kernels.get(kernel), approximation, gather
+        super().__init__(kernel, approximation, gather)
         self.options = self.Options(**settings)
-
-    def advance(self, *views: Tensor) -> None:
-        """Let smoothed bandwidths follow the views, and an approximation draw anew if it does."""
-        advance(self.kernel, self.approximation, lambda: check_views(views), gather=self.gather)
 
     def terms(self, *views: Tensor) -> Any:
         """The weighted total, and its terms without their weights."""

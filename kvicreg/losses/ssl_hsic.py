@@ -9,10 +9,11 @@ from torch import Tensor
 
 from kvicreg import kernels
 from kvicreg.kernels.base import Kernel
+from kvicreg.kernels.cosine import unit_rows
 from kvicreg.kernels.distances import safe_sqrt
 from kvicreg.kernels.pairs import AllPairs, MatchedPairs
 from kvicreg.kernels.tensors import full_precision
-from kvicreg.losses.feature_space import check_approximation, unit_rows
+from kvicreg.losses.kernel_loss import check_approximation
 from kvicreg.losses.terms import TermsLoss, stack_views
 from kvicreg.operators import Approximation, CovarianceOperator
 from kvicreg.operators.bandwidth import advance, resolved
