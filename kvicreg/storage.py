@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import socket
@@ -23,8 +24,8 @@ def replacing(path: Path) -> Iterator[Path]:
     the same path is removed first.
     """
     path = Path(path)
-    for leftover in path.parent.glob(f".{_literal(path.name)}.*.tmp"):
-        if not _is_alive(leftover.name.removesuffix(".tmp").rpartition(".")[2]):
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        if not is_alive(leftover.name.removesuffix(".tmp").rpartition(".")[2]):
             leftover.unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -87,6 +88,17 @@ def working_on(folder: Path, what: str) -> Iterator[None]:
         file.close()
 
 
+def is_alive(pid: str) -> bool:
+    """Whether there is a process of this number on this machine."""
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # somebody else's
+        return True
+    return True
+
+
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file: plain values alone, and no more of them than a file of settings has."""
     import yaml
@@ -133,18 +145,3 @@ def without_home(value: Any) -> Any:
         if len(home) > 1:
             text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
     return re.sub(r"(?<![\w.~])/(?:home|Users)/[^/\s'\"]+", "~", text)  # somebody else's, where a run came from
-
-
-def _literal(name: str) -> str:
-    """A name as a pattern that matches itself alone."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
-def _is_alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from kvicreg.storage import is_alive
+
 __all__ = ["Board", "Unit"]
 
 State = Literal["new", "waiting", "running", "done", "failed"]
@@ -139,13 +141,7 @@ class Board:
         host, _, pid = worker.rpartition(":")
         if host != socket.gethostname():
             return bool(time.time() - beat > SILENT_SECONDS)
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return False
+        return not is_alive(pid)
 
 
 @dataclass(frozen=True)
