@@ -12,7 +12,7 @@ from kvicreg import kernels
 from kvicreg.cli.data import ShowOptions
 from kvicreg.cli.select import SelectFlags
 from kvicreg.cli.train import TrainOptions
-from kvicreg.evaluation.options import Options as EvaluationOptions
+from kvicreg.evaluation.options import EvaluationOptions
 from kvicreg.kernels.options import KERNELS, KernelOptions, StationaryOptions
 from kvicreg.methods import METHODS, MethodOptions
 from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions

@@ -9,10 +9,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial, wraps
 from typing import Any
 
 from kvicreg.cli.commands import COMMANDS, load, summary
-from kvicreg.cli.errors import UsageError, command_line, is_first_process, tell
+from kvicreg.cli.errors import UsageError, command_line, is_first_process, tell, usage_errors
 from kvicreg.cli.process import set_up
 
 __all__ = ["COMMANDS", "main"]
@@ -101,6 +102,12 @@ def call(command: Callable[..., Any], name: str, words: list[str]) -> Any:
     """Read flags by the signature of a function, and call it."""
     import tyro
 
+    @wraps(command)
+    def parsed(*positional: Any, **flags: Any) -> Callable[[], Any]:
+        return partial(command, *positional, **flags)
+
     description = inspect.cleandoc(command.__doc__ or "").split("\nArgs:")[0]
     marks = (tyro.conf.DisallowNone, tyro.conf.FlagCreatePairsOff)
-    return tyro.cli(command, prog=f"kvicreg {name}", description=description, args=words, config=marks)
+    with usage_errors():
+        run = tyro.cli(parsed, prog=f"kvicreg {name}", description=description, args=words, config=marks)
+    return run()

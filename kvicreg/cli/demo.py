@@ -24,12 +24,12 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
         out: run folder to write; a former demo there is replaced.
         seed: seed of the weights, the data order and the views.
     """
-    from kvicreg.evaluation.evaluate import Options
+    from kvicreg.evaluation.evaluate import EvaluationOptions
     from kvicreg.evaluation.evaluate import evaluate as measure
     from kvicreg.report.page import write_report
 
     folder = train_and_probe(out, seed)
-    options = Options(seed=seed, robustness_images=200, map_images=600)
+    options = EvaluationOptions(seed=seed, robustness_images=200, map_images=600)
     measure(folder, options, command=f"kvicreg evaluate {folder}", say=lambda line: print(line, file=sys.stderr))
     page = write_report([folder])
     return f"Run folder: {folder} (encoder, metrics, and the table above). Open the page: {page}"

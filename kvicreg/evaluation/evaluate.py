@@ -15,7 +15,7 @@ from kvicreg.data.groups import read_groups
 from kvicreg.evaluation.diagnostics import diagnose
 from kvicreg.evaluation.labelled import with_labels
 from kvicreg.evaluation.maps import map_arrays, map_subset
-from kvicreg.evaluation.options import Options
+from kvicreg.evaluation.options import EvaluationOptions
 from kvicreg.evaluation.parts import parts_of
 from kvicreg.evaluation.progress import Progress, Say
 from kvicreg.evaluation.results import versions
@@ -26,7 +26,7 @@ from kvicreg.runs import RunFolder
 from kvicreg.runs.metrics import Metrics
 from kvicreg.runs.results import FORMAT, write_results
 
-__all__ = ["Options", "evaluate", "training_history"]
+__all__ = ["EvaluationOptions", "evaluate", "training_history"]
 
 DIAGNOSED_IMAGES, VIEWED_IMAGES = 10_000, 1000
 HISTORY = ("loss", "invariance", "variance", "covariance", "effective_rank", "top_eigenvalue", "embedding_scale")
@@ -34,7 +34,7 @@ HISTORY = ("loss", "invariance", "variance", "covariance", "effective_rank", "to
 
 def evaluate(
     path: str | Path,
-    options: Options | None = None,
+    options: EvaluationOptions | None = None,
     *,
     data: ImageData | None = None,
     test: ImageData | None = None,
@@ -56,7 +56,7 @@ def evaluate(
         shared: what the evaluations of other runs have left: images and controls that are the same are not measured
             again.
     """
-    run, options = RunFolder.open(path), options or Options()
+    run, options = RunFolder.open(path), options or EvaluationOptions()
     progress = progress or Progress(say)
     with run.lock("kvicreg evaluate"):
         session = Session(run, options, progress, shared, data, test)

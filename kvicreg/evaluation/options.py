@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvicreg import options
 from kvicreg.data import ReadOptions
-from kvicreg.options import option
+from kvicreg.options import Options, option
 
-__all__ = ["Options"]
+__all__ = ["EvaluationOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(options.Options):
+class EvaluationOptions(Options):
     """What to evaluate; each field is a flag of `kvicreg evaluate`."""
 
     on: str | None = option(

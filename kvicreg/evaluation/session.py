@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from kvicreg.data import ImageData
 from kvicreg.evaluation.data import EvaluationData, evaluation_data, given_data, training_views
-from kvicreg.evaluation.options import Options
+from kvicreg.evaluation.options import EvaluationOptions
 from kvicreg.evaluation.progress import Progress
 from kvicreg.measures.features import FeatureCache, choose_device, extract, fingerprint
 from kvicreg.runs import RunFolder
@@ -52,7 +52,7 @@ class Session:
     def __init__(
         self,
         run: RunFolder,
-        options: Options,
+        options: EvaluationOptions,
         progress: Progress | None = None,
         shared: Shared | None = None,
         data: ImageData | None = None,

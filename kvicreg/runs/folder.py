@@ -33,7 +33,7 @@ from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
 from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, split
 from kvicreg.runs.zoo import is_of_zoo, located
-from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically
+from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically, write_json
 
 __all__ = ["RunFolder"]
 
@@ -68,8 +68,8 @@ class RunFolder:
         if is_of_zoo(path):
             located(path)  # or an error that says which there are
             raise ValueError(
-                f"{path} comes with kvicreg and is only read, by embed, explore and export --out: kvicreg train "
-                f"--init {path} makes a run of your own from it"
+                f"{path} comes with kvicreg and is only read, by embed and explore, and with --out by evaluate and "
+                f"export: kvicreg train --init {path} makes a run of your own from it"
             )
         run = cls(path)
         if not run.path.exists():
@@ -291,5 +291,5 @@ class RunFolder:
         return self._write_json("demo.json", summary)
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> Path:
-        write_atomically(self.path / name, json.dumps(content, indent=2).encode() + b"\n")
+        write_json(self.path / name, content)
         return self.path / name

@@ -6,7 +6,9 @@ import hashlib
 import json
 from pathlib import Path
 
-__all__ = ["ZOO", "is_of_zoo", "located", "zoo_names"]
+from kvicreg.storage import write_atomically
+
+__all__ = ["ZOO", "copied", "is_of_zoo", "located", "zoo_names"]
 
 ZOO = Path(__file__).parents[1] / "zoo"
 """Where they lie: a folder for each, as a run leaves its encoder, with a card."""
@@ -38,4 +40,16 @@ def located(path: str | Path) -> Path:
     expected = json.loads((folder / "encoder.json").read_text())["sha256"]
     if hashlib.sha256((folder / "encoder.safetensors").read_bytes()).hexdigest() != expected:
         raise ValueError(f"{path} is not the encoder that was published: install kvicreg again")
+    return folder
+
+
+def copied(name: str | Path, folder: Path) -> Path:
+    """A run folder of one's own with the files of such an encoder, for what is made of it; an earlier copy is kept."""
+    files = {file.name: file.read_bytes() for file in located(name).iterdir()}
+    is_used = folder.exists() and any(folder.iterdir())
+    if is_used and any(not (folder / n).is_file() or (folder / n).read_bytes() != files[n] for n in files):
+        raise FileExistsError(f"{folder} exists, and is no copy of {name}; choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in files.items():
+        write_atomically(folder / file, content)
     return folder

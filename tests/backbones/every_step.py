@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from kvicreg.data import ArrayData
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.measures.features import extract
 from kvicreg.runs import RunFolder, Settings, load_encoder
 from kvicreg.training.run import train
@@ -50,7 +50,7 @@ def put_through(encoder: str, tmp_path: Path, **more: Any) -> RunFolder:
     features = extract(load_encoder(run.path), images(64))
     assert features.shape == (24, load_encoder(run.path).feature_dim)
     assert np.isfinite(features.numpy()).all()
-    options = Options(robustness_images=0, map_images=0)
+    options = EvaluationOptions(robustness_images=0, map_images=0)
     results = evaluate(run.path, options, data=images(64), test=images(64, 24))
     assert {"linear_probe", "knn"} <= results["subjects"]["encoder"].keys()
     assert "random encoder" in results["subjects"]

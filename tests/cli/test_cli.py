@@ -73,6 +73,8 @@ def test_groups_list_their_commands(tell, group):
         (["data", "show", "mnist-small", "--rotaton", "3"], "did you mean '--rotation'"),
         (["embed"], "required"),
         (["embed", "runs/first", "photos", "--batch-size", "0"], "batch_size must be at least 1, got 0"),
+        (["embed", "runs/first", "photos", "--intensity", "foo"], "intensity: expected minmax, a percentage"),
+        (["evaluate", "runs/first", "--seed", "-1"], "seed must be at least 0 and at most"),
         (["train", "--dry-run", "true"], "--dry-run takes no value: --dry-run switches it on, --no-dry-run off"),
         (["train", "--compile=true"], "--compile takes no value"),
         (["train", "--no-compile", "False"], "--no-compile takes no value"),

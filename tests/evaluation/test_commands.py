@@ -5,13 +5,14 @@ import json
 import pytest
 
 from kvicreg.cli import main
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
+from kvicreg.runs.zoo import ZOO, copied
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, make_run):
     folder = make_run(tmp_path_factory.mktemp("runs") / "one")
-    evaluate(folder, Options(map_images=0, robustness_images=0), command="once")
+    evaluate(folder, EvaluationOptions(map_images=0, robustness_images=0), command="once")
     return folder
 
 
@@ -62,3 +63,24 @@ def test_what_is_not_there_is_told_before_anything_is_measured(tmp_path, make_ru
 @pytest.mark.parametrize("command", ["evaluate", "report"])
 def test_no_folder_is_wrong_usage(command):
     assert main([command]) == 2
+
+
+def test_an_encoder_that_comes_with_the_package_is_evaluated_in_a_folder_of_ones_own(tmp_path, capsys):
+    few = ["--on", "mnist-small", "--map-images", "0", "--robustness-images", "0"]
+    assert main(["evaluate", "zoo:mnist", *few]) == 1
+    assert "is only read, by embed and explore, and with --out by evaluate" in capsys.readouterr().err
+    before = {file: file.read_bytes() for file in (ZOO / "mnist").iterdir()}
+    own = tmp_path / "own"
+    assert main(["evaluate", "zoo:mnist", "--out", str(own), *few]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"Results: {own / 'results-on-mnist-small.json'}")
+    results = json.loads((own / "results-on-mnist-small.json").read_text())
+    assert results["subjects"]["encoder"]["linear_probe"]["value"] > 0.97
+    assert {file: file.read_bytes() for file in (ZOO / "mnist").iterdir()} == before
+
+
+def test_a_folder_for_an_encoder_of_the_package_is_for_that_one_alone(run, tmp_path, capsys):
+    assert main(["evaluate", str(run), "--out", str(tmp_path / "own")]) == 2
+    assert "expected one zoo:NAME for --out" in capsys.readouterr().err
+    assert main(["evaluate", "zoo:mnist", "--out", str(run)]) == 1
+    assert f"{run} exists, and is no copy of zoo:mnist; choose another --out" in capsys.readouterr().err
+    assert copied("zoo:mnist", tmp_path / "own") == copied("zoo:mnist", tmp_path / "own")

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from kvicreg.data import load
 from kvicreg.evaluation import extract, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores, significance
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.evaluation.labelled import confusion
 from kvicreg.evaluation.session import Session
 from kvicreg.evaluation.subjects import subjects_of
@@ -24,8 +24,8 @@ from kvicreg.runs.results import read_results
 QUICK = {"map_images": 0, "robustness_images": 60}
 
 
-def whole(folder) -> Options:
-    return Options(**QUICK, projector=True, groups=str(folder.parent / "groups.txt"))
+def whole(folder) -> EvaluationOptions:
+    return EvaluationOptions(**QUICK, projector=True, groups=str(folder.parent / "groups.txt"))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_groups_share_the_test_images_and_their_accuracy(results):
 @pytest.mark.slow
 def test_everything_at_once_with_a_real_map(tmp_path, make_run):
     run = make_run(tmp_path / "run", epochs=1)
-    options = Options(robustness_images=20, map_images=60, supervised=True, fine_tune=True)
+    options = EvaluationOptions(robustness_images=20, map_images=60, supervised=True, fine_tune=True)
     results = evaluate(run, options)
     assert "fine_tuning" in results["subjects"]["encoder"]
     assert "supervised" in results["against"]
@@ -102,7 +102,7 @@ def test_the_supervised_control_trains_as_long_as_the_run(tmp_path, make_run, mo
 
     monkeypatch.setattr("kvicreg.evaluation.subjects.train_with_labels", record)
     run = RunFolder(make_run(tmp_path / "run", epochs=7))
-    subjects = {subject.name: subject for subject in subjects_of(Session(run, Options(supervised=True)))}
+    subjects = {subject.name: subject for subject in subjects_of(Session(run, EvaluationOptions(supervised=True)))}
     subjects["supervised"].make()
     assert epochs == [7]
 
@@ -138,7 +138,7 @@ def colours(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def transfer(run, colours):
-    return evaluate(run, Options(**QUICK, on=str(colours)))
+    return evaluate(run, EvaluationOptions(**QUICK, on=str(colours)))
 
 
 def test_transfer_adapts_channels_and_size_and_says_so(run, transfer):
@@ -171,7 +171,7 @@ def test_a_folder_without_labels_is_described_without_accuracy(run, tmp_path):
     rng = np.random.default_rng(0)
     for k in range(20):
         Image.fromarray(rng.integers(0, 256, (16, 16), dtype=np.uint8)).save(tmp_path / f"{k}.png")
-    results = evaluate(run, Options(**QUICK, on=str(tmp_path)))
+    results = evaluate(run, EvaluationOptions(**QUICK, on=str(tmp_path)))
     assert results["subjects"] == {"encoder": {}}
     assert "Without labels" in results["verdict"]
     assert "held out" in results["data"]["adaptation"]
@@ -185,12 +185,12 @@ def test_a_test_split_that_can_not_be_read_is_told_and_not_replaced_by_a_part_of
         for k in range(10):
             Image.new("L", (16, 16), 20 * k).save(tmp_path / "own" / name / f"{k}.png")
     with pytest.raises(ValueError, match="test: these classes are not among those of training: c$"):
-        evaluate(run, Options(**QUICK, on=str(tmp_path / "own")))
+        evaluate(run, EvaluationOptions(**QUICK, on=str(tmp_path / "own")))
 
 
 def test_comparison_of_runs_tells_significance_by_paired_bootstrap(run, tmp_path, make_run):
     other = make_run(tmp_path / "two", seed=5)
-    evaluate(other, Options(**QUICK))
+    evaluate(other, EvaluationOptions(**QUICK))
     best, differences = significance([run, other])
     worse = other if best == run else run
     scores = {r: torch.from_numpy(load_scores(r)["encoder|linear_probe"]) for r in (run, other)}
@@ -232,7 +232,7 @@ def test_a_damaged_or_foreign_folder_gets_a_sentence(tmp_path, make_run, harm, s
     folder = make_run(tmp_path / "run")
     harm(folder)
     with pytest.raises((ValueError, FileNotFoundError), match=sentence):
-        evaluate(folder, Options(**QUICK))
+        evaluate(folder, EvaluationOptions(**QUICK))
 
 
 def test_foreign_results_get_a_sentence(tmp_path):

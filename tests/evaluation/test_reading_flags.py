@@ -14,7 +14,7 @@ from kvicreg.cli import main
 from kvicreg.data.pixels import squared
 from kvicreg.data.sources.base import ReadOptions
 from kvicreg.evaluation.data import evaluation_data, reading_for
-from kvicreg.evaluation.session import Options, Session
+from kvicreg.evaluation.session import EvaluationOptions, Session
 from kvicreg.models import build_encoder
 from kvicreg.runs import RunFolder, Settings, load_encoder, save_encoder
 
@@ -77,7 +77,7 @@ def test_other_images_are_read_as_those_of_training_were(run: Path, tmp_path: Pa
 
 def test_an_evaluation_reads_as_it_is_told(run: Path, tmp_path: Path) -> None:
     photos = folder(tmp_path / "photos")
-    options = Options(on=str(photos), reading=ReadOptions(fit="stretch", class_level="none"))
+    options = EvaluationOptions(on=str(photos), reading=ReadOptions(fit="stretch", class_level="none"))
     data = Session(RunFolder(run), options).data
     assert (data.labelled, data.train.fit) == (False, "stretch")
 

@@ -12,7 +12,7 @@ import torch
 
 from kvicreg.cli import main
 from kvicreg.data import ArrayData
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.evaluation.labelled import shared_key, shifted_rows
 from kvicreg.evaluation.parts import parts_of
 from kvicreg.evaluation.probes import sgd_probe
@@ -62,7 +62,7 @@ def test_every_part_is_told_with_the_time_that_is_left(printed):
 
 def test_a_shared_control_has_the_numbers_of_one_measured_alone(runs, printed):
     together = json.loads((runs[1] / "results.json").read_text())
-    alone = evaluate(runs[1], Options(**QUICK))
+    alone = evaluate(runs[1], EvaluationOptions(**QUICK))
     for name in ("raw pixels", "random encoder"):
         assert together["subjects"][name]["linear_probe"]["value"] == pytest.approx(
             alone["subjects"][name]["linear_probe"]["value"]
@@ -74,7 +74,12 @@ def test_a_shared_control_has_the_numbers_of_one_measured_alone(runs, printed):
 
 def test_controls_of_other_images_or_another_seed_are_not_taken(runs):
     keys, shared, opened = set(), Shared(), []
-    for options in (Options(**QUICK), Options(**QUICK, seed=1), Options(**QUICK, on="mnist-small"), Options()):
+    for options in (
+        EvaluationOptions(**QUICK),
+        EvaluationOptions(**QUICK, seed=1),
+        EvaluationOptions(**QUICK, on="mnist-small"),
+        EvaluationOptions(),
+    ):
         session = Session(RunFolder(runs[0]), options, shared=shared)
         opened.append(session.data)
         keys |= {shared_key(session, subject) for subject in subjects_of(session) if subject.is_shared}
@@ -93,14 +98,14 @@ def test_features_of_raw_pixels_take_no_place_on_disk(runs, printed):
     ("train", "test", "count"), [(100, 60, 60), (1000, 600, 200), (26 * 700 - 900, 900, 700), (90_000, 9000, 2000)]
 )
 def test_robustness_costs_no_more_than_the_features(runs, train, test, count, monkeypatch):
-    session = Session(RunFolder(runs[0]), Options())
+    session = Session(RunFolder(runs[0]), EvaluationOptions())
     images = [ArrayData(torch.zeros(n, 1, 1, 1, dtype=torch.uint8)) for n in (train, test)]
     monkeypatch.setattr(session, "data", type(session.data)("made up", *images, adaptation=""))
     assert len(shifted_rows(session)) == count
 
 
 def test_the_plan_has_the_parts_that_come(runs, printed):
-    session = Session(RunFolder(runs[0]), Options(**QUICK))
+    session = Session(RunFolder(runs[0]), EvaluationOptions(**QUICK))
     begins = [i for i, line in enumerate(printed) if line.startswith("evaluating")]
     parts = {line.split(" ...")[0] for line in printed[1 : begins[1]]} - {"diagnostics"}
     assert set(parts_of(session)) == parts

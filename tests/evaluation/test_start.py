@@ -9,7 +9,7 @@ import torch
 from kvicreg.data import load
 from kvicreg.evaluation import extract, knn, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.evaluation.probes import sgd_probe
 from kvicreg.evaluation.session import Session, Shared
 from kvicreg.evaluation.subjects import subjects_of
@@ -43,7 +43,12 @@ def lines(runs):
     short = patch("kvicreg.evaluation.labelled.sgd_probe", partial(sgd_probe, epochs=1))
     with short, patch("kvicreg.evaluation.labelled.fine_tuning", partial(fine_tuning, epochs=1)):
         for run, tune in ((runs[0], True), (runs[1], False)):
-            evaluate(run, Options(map_images=0, robustness_images=0, fine_tune=tune), say=told.append, shared=shared)
+            evaluate(
+                run,
+                EvaluationOptions(map_images=0, robustness_images=0, fine_tune=tune),
+                say=told.append,
+                shared=shared,
+            )
     return told
 
 
@@ -74,7 +79,7 @@ def test_few_labels_and_fine_tuning_are_measured_for_every_encoder(runs, lines):
 
 
 def test_a_run_that_started_from_random_weights_has_no_such_control(runs):
-    subjects = [subject.name for subject in subjects_of(Session(RunFolder(runs[2]), Options()))]
+    subjects = [subject.name for subject in subjects_of(Session(RunFolder(runs[2]), EvaluationOptions()))]
     assert subjects == ["encoder", "raw pixels", "random encoder"]
 
 

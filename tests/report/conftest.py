@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 
 
 def principal_components(features: torch.Tensor, *, seed: int = 0) -> torch.Tensor:
@@ -22,7 +22,9 @@ def three_runs(tmp_path_factory, make_run):
     folder = tmp_path_factory.mktemp("runs")
     runs = [make_run(folder / name, seed=seed) for seed, name in enumerate(("rbf", "laplacian", "<b>vic&reg"))]
     with patch("kvicreg.evaluation.maps.umap_points", principal_components):
-        evaluate(runs[0], Options(robustness_images=50, map_images=200), command=f"kvicreg evaluate {runs[0]}")
+        evaluate(
+            runs[0], EvaluationOptions(robustness_images=50, map_images=200), command=f"kvicreg evaluate {runs[0]}"
+        )
     for number, run in enumerate(runs[1:], start=1):
         shutil.copytree(runs[0] / "evaluation", run / "evaluation")
         results = json.loads((runs[0] / "results.json").read_text())

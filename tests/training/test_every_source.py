@@ -23,7 +23,7 @@ from source_files import MAKERS, folder, number_of, shards, tensors
 
 import kvicreg
 from kvicreg.evaluation.embed import embed
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.runs import RunFolder, Settings
 
 
@@ -83,7 +83,7 @@ def test_train_resume_evaluate_embed(tmp_path: Path, maker: Any, reference: dict
     kvicreg.train(settings.replace(max_steps=3), quiet=True, resume=True)
     assert_equal_bits(weights(run), reference)
     if maker in EVALUATED:
-        results = evaluate(run, Options.of(robustness_images=0, map_images=0, batch_size=8))
+        results = evaluate(run, EvaluationOptions.of(robustness_images=0, map_images=0, batch_size=8))
         assert results["data"]["train_images"] + results["data"]["test_images"] == COUNT
     count, width = embed(run, source, tmp_path / "e.npz", workers=0)
     rows = np.load(tmp_path / "e.npz")

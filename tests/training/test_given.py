@@ -8,7 +8,7 @@ from torch import nn
 
 from kvicreg.cli import main
 from kvicreg.data import ArrayData, load
-from kvicreg.evaluation.evaluate import Options, evaluate
+from kvicreg.evaluation.evaluate import EvaluationOptions, evaluate
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.selection import select as studies
@@ -77,7 +77,7 @@ def test_commands_ask_for_the_images_and_take_no_others(settings, tiny_data, tmp
 
 def test_they_are_evaluated_when_given_again(settings, tiny_data, tmp_path):
     folder = train(settings, data=tiny_data, quiet=True)
-    options = Options(robustness_images=0, map_images=0)
+    options = EvaluationOptions(robustness_images=0, map_images=0)
     results = evaluate(folder, options, data=tiny_data)
     assert results["data"]["train_images"] + results["data"]["test_images"] == 96
     given = evaluate(folder, options, data=tiny_data, test=tiny_data.subset(range(30)))["data"]
