@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 import socket
@@ -45,6 +46,11 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that a stop at any moment leaves the old content or the new, never a part."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def write_json(path: Path, content: Any, indent: int = 2) -> None:
+    """Write plain values as JSON, so that a stop at any moment leaves the old content or the new, never a part."""
+    write_atomically(path, json.dumps(content, indent=indent).encode() + b"\n")
 
 
 @contextmanager

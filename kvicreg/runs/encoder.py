@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from kvicreg.models.pretrained import PretrainedEncoder
 from kvicreg.models.projector import Projector
 from kvicreg.models.weights import fill, one_line, read_safetensors, save_weights
 from kvicreg.runs.stored import DESCRIPTION, PROJECTOR, WEIGHTS, StoredEncoder, Which
-from kvicreg.storage import write_atomically
+from kvicreg.storage import write_json
 
 __all__ = ["describe_encoder", "load_encoder", "load_start", "remove_encoder", "save_encoder"]
 
@@ -48,7 +47,7 @@ def save_encoder(
     save_weights(encoder, folder / WEIGHTS)
     if projector is not None:
         save_weights(projector, folder / PROJECTOR)
-    write_atomically(folder / DESCRIPTION, json.dumps(description, indent=2).encode() + b"\n")
+    write_json(folder / DESCRIPTION, description)
     return folder / WEIGHTS
 
 

@@ -9,7 +9,6 @@ STUDY/study.yaml        candidates, rungs and criterion
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -27,7 +26,7 @@ from kvicreg.selection import halving
 from kvicreg.selection.advice import read_evidence
 from kvicreg.selection.candidates import Candidate, check_candidates, read_candidates
 from kvicreg.selection.options import SelectOptions, steps
-from kvicreg.storage import read_yaml, write_atomically
+from kvicreg.storage import read_yaml, write_atomically, write_json
 from kvicreg.training.plan import plan
 
 __all__ = ["Study", "open_study", "start_study", "write_ranking"]
@@ -123,7 +122,7 @@ def open_study(folder: Path) -> Study:
 def write_ranking(study: Study, ranking: dict[str, Any]) -> None:
     """Write the ranking for the study and, where it has been trained to the end, for the page of its winner."""
     plain = _without_nan(ranking)
-    write_atomically(study.ranking_path, json.dumps(plain, indent=2, allow_nan=False).encode() + b"\n")
+    write_json(study.ranking_path, plain)
     if ranking["winner"] is not None and study.full:
         study.run(ranking["winner"]).write_selection(plain)
 
