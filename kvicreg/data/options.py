@@ -66,12 +66,10 @@ class DataOptions(Options):
 
     def whole(self) -> ImageData:
         """All images of the source."""
-        return self.open(self.split)
-
-    def open(self, split: str, *, image_size: int | None = None, channels: int | None = None) -> ImageData:
-        """A split of the source, read as the settings say, in another size or other channels where given."""
-        size, channels = image_size or self.image_size, channels or self.channels
-        data = load(self.source, split, root=self.root, image_size=size, channels=channels, **self.reading.given())
+        data = load(
+            self.source, self.split, root=self.root, image_size=self.image_size, channels=self.channels,
+            **self.reading.given(),
+        )  # fmt: skip
         data.oversize, data.cache_limit, data.cache_folder = self.oversize, self.cache_mb * 10**6, self.cache_folder
         return data
 
