@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,7 @@ class ShardIndex:
             raise ValueError("a label has no class")
 
 
-def find_index(
-    store: Store, shards: list[str] | None, wanted_label: str | None, progress: Callable[[int, int], None] | None = None
-) -> ShardIndex:
+def find_index(store: Store, shards: list[str] | None, wanted_label: str | None) -> ShardIndex:
     """The index of shards, checked against them: the one beside them, or one made by reading their headers once.
 
     Args:
@@ -114,7 +112,7 @@ def find_index(
         _check_present(store, names, present)
         if not names:
             raise ValueError(f"{store.place}: there is no shard in it, expected .tar files")
-        index = _kept_index(store, names, present, wanted_label, progress)
+        index = _kept_index(store, names, present, wanted_label)
     _check_present(store, index.shards.tolist(), present)
     for name, size in zip(index.shards.tolist(), index.shard_bytes.tolist(), strict=True):
         if present[name][0] != size:
@@ -132,11 +130,7 @@ def _check_present(store: Store, names: Sequence[str], present: dict[str, Any]) 
 
 
 def _kept_index(
-    store: Store,
-    names: list[str],
-    present: dict[str, tuple[int, str]],
-    wanted_label: str | None,
-    progress: Callable[[int, int], None] | None,
+    store: Store, names: list[str], present: dict[str, tuple[int, str]], wanted_label: str | None
 ) -> ShardIndex:
     """The index of shards that have none, from the user's cache, where it is kept."""
     identity = json.dumps([store.place, [(name, *present[name]) for name in names], wanted_label])
@@ -146,7 +140,7 @@ def _kept_index(
             return ShardIndex.read(stored, str(stored))
         except ValueError:
             stored.unlink()
-    index = _scanned(store, names, [present[name][0] for name in names], wanted_label, progress)
+    index = _scanned(store, names, [present[name][0] for name in names], wanted_label)
     try:
         stored.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(stored, index.content())
@@ -155,18 +149,12 @@ def _kept_index(
     return index
 
 
-def _scanned(
-    store: Store,
-    names: list[str],
-    sizes: list[int],
-    wanted_label: str | None,
-    progress: Callable[[int, int], None] | None,
-) -> ShardIndex:
+def _scanned(store: Store, names: list[str], sizes: list[int], wanted_label: str | None) -> ShardIndex:
     """An index from the headers of the shards, and from the labels between the images."""
     places: list[tuple[int, int]] = []
     labels: list[Any] = []
     starts, others = [0], []
-    for number, name in enumerate(names):
+    for name in names:
         try:
             with store.open(name) as file, tarfile.open(fileobj=file, mode="r:") as archive:
                 images, beside, rest = _members(archive, wanted_label, f"{store.place}/{name}")
@@ -176,8 +164,6 @@ def _scanned(
         labels += [beside.get(key) for key in images]
         others += rest
         starts.append(len(places))
-        if progress is not None:
-            progress(number + 1, len(names))
     if not places:
         raise ValueError(f"{store.place}: there is no image in its {len(names)} shards")
     numbers, classes = np.full(len(places), -1), list[str]()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from source_files import encoded
 
-from kvicreg.data import load
+from kvicreg.data import load, shard_index
 from kvicreg.data.shard_index import ShardIndex, _label, find_index
 from kvicreg.data.stores import Store
 
@@ -133,9 +133,7 @@ def test_an_index_is_made_from_the_headers_of_shards(tmp_path: Path) -> None:
     }
     write_tar(tmp_path / "a.TAR", **first, **{"2.json": large})
     (tmp_path / "notes.md").write_text("no shard")
-    steps: list[tuple[int, int]] = []
-    index = find_index(Store(str(tmp_path)), None, None, lambda *step: steps.append(step))
-    assert steps == [(1, 2), (2, 2)]
+    index = find_index(Store(str(tmp_path)), None, None)
     assert index.shards.tolist() == ["a.TAR", "b.tar"]
     assert index.shard_bytes.tolist() == [(tmp_path / name).stat().st_size for name in index.shards]
     assert (index.starts.tolist(), index.label.tolist()) == ([0, 2, 3], [1, 0, 2])
@@ -146,12 +144,16 @@ def test_an_index_is_made_from_the_headers_of_shards(tmp_path: Path) -> None:
         assert raw[index.offset[image] :][: index.size[image]] == encoded(content)
 
 
-def test_an_index_that_was_made_is_kept_in_the_cache(tmp_path: Path, cache: Path) -> None:
+def test_an_index_that_was_made_is_kept_in_the_cache(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_tar(tmp_path / "a.tar", **{"1.png": encoded(1)})
     steps: list[object] = []
+    scanned = shard_index._scanned
+    monkeypatch.setattr(shard_index, "_scanned", lambda *given: steps.append(given) or scanned(*given))
 
     def find() -> ShardIndex:
-        return find_index(Store(str(tmp_path)), None, None, lambda *step: steps.append(step))
+        return find_index(Store(str(tmp_path)), None, None)
 
     first = find()
     (kept,) = (cache / "indexes").glob("*.npz")
