@@ -94,7 +94,9 @@ class ScheduleOptions(Options):
         None, "Save and stop after this long, such as 30m or 2h, done or not; --resume goes on."
     )
     batch_size: int | None = option(
-        None, "Images per batch; by default 512, or 64 for your own on a CPU; a quarter of the images if less.", at_least=2
+        None,
+        "Images per batch; by default 512, or 64 for your own on a CPU; a quarter of the images if less.",
+        at_least=2,
     )
     accumulate: int = option(
         1, "Batches whose gradients are averaged per step; the loss sees each batch by itself.", above=0
@@ -142,7 +144,7 @@ class EngineOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.strategy.startswith(("fsdp", "deepspeed", "model_parallel")):
+        if any(kind in self.strategy for kind in ("fsdp", "deepspeed", "model_parallel")):
             raise ValueError(
                 f"strategy: {self.strategy} splits the weights among processes, and kvicreg train writes checkpoints "
                 "and encoders from the whole weights of one: use ddp. In a loop of your own our losses work with "

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.strategies import DDPStrategy
 
 from kvicreg.runs import RunFolder
 from kvicreg.storage import write_atomically
@@ -88,23 +87,18 @@ class Checkpoints(pl.Callback):
         if score is not None and score > self.best:
             self.best = score
             self._save(trainer, "best")
-        is_whole_epoch = module.batches_done % int(trainer.num_training_batches) == 0
-        if is_whole_epoch or _is_split(trainer):  # else max_steps ended it, and the last step has been saved
+        if module.batches_done % int(trainer.num_training_batches) == 0:  # else max_steps ended it, and has saved it
             self._save(trainer, "last")
 
-    def save_now(self, trainer: pl.Trainer, module: Any) -> bool:
-        """Save the last checkpoint between two steps, by the first process alone; whether that can be done.
+    def save_now(self, trainer: pl.Trainer, module: Any) -> None:
+        """Save the last checkpoint between two steps, by the first process alone.
 
-        Every process holds all weights, so none has to wait for the others, whose clocks and signals differ. Where
-        each holds a part, only the end of an epoch is saved.
+        Every process holds all weights, so none has to wait for the others, whose clocks and signals differ.
         """
-        if _is_split(trainer):
-            return False
         self.guard.check_weights(trainer, module)  # never replace a good checkpoint by a broken one
         content = trainer._checkpoint_connector.dump_checkpoint()  # save_checkpoint, without its barrier
         trainer.strategy.save_checkpoint(content, self.run.checkpoint("last"))
         self.saved_at, self.due = time.monotonic(), False
-        return True
 
     def _save(self, trainer: pl.Trainer, which: Literal["last", "best"]) -> None:
         trainer.save_checkpoint(self.run.checkpoint(which))
@@ -115,8 +109,3 @@ class Checkpoints(pl.Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.best = state_dict["best"]
-
-
-def _is_split(trainer: pl.Trainer) -> bool:
-    """Whether each process holds a part of the weights."""
-    return trainer.world_size > 1 and not isinstance(trainer.strategy, DDPStrategy)

@@ -65,12 +65,12 @@ class Stopping(pl.Callback):
         _, batch = divmod(module.batches_done, module.batches_per_epoch)
         is_whole_step = batch % module.settings.schedule.accumulate == 0
         if batch and is_whole_step and not _is_last_step(trainer, module):  # the end of an epoch is measured first
-            saved = self.checkpoints.save_now(trainer, module)
-            raise self._stopped(trainer, module, "saved" if saved else "not saved")
+            self.checkpoints.save_now(trainer, module)
+            raise self._stopped(trainer, module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: Any) -> None:
         if self._is_due() and not _is_last_step(trainer, module):
-            raise self._stopped(trainer, module, "saved")
+            raise self._stopped(trainer, module)
 
     def on_train_end(self, *_: Any) -> None:
         for number, handler in self.handlers.items():
@@ -95,10 +95,10 @@ class Stopping(pl.Callback):
             self.reason = f"the time limit of {in_words(self.seconds)}"
         return self.is_first and self.reason is not None
 
-    def _stopped(self, trainer: pl.Trainer, module: Any, saved: str) -> Stopped:
+    def _stopped(self, trainer: pl.Trainer, module: Any) -> Stopped:
         epoch = -(-module.batches_done // module.batches_per_epoch)
         where = f"epoch {epoch} of {module.settings.schedule.total_epochs}, step {trainer.global_step}"
-        return Stopped(f"Stopped by {self.reason} at {where}; {saved}.", in_time=self.reason not in SIGNALS.values())
+        return Stopped(f"Stopped by {self.reason} at {where}; saved.", in_time=self.reason not in SIGNALS.values())
 
 
 def _is_last_step(trainer: pl.Trainer, module: Any) -> bool:

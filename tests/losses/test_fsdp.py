@@ -23,7 +23,7 @@ def test_fsdp_ends_in_the_weights_of_ddp():
     assert float(ran.stdout.split()[-1]) < 1e-5
 
 
-@pytest.mark.parametrize("strategy", ["fsdp", "fsdp_cpu_offload", "deepspeed_stage_2"])
+@pytest.mark.parametrize("strategy", ["fsdp", "fsdp_cpu_offload", "xla_fsdp", "deepspeed_stage_2", "model_parallel"])
 def test_a_strategy_that_splits_the_weights_is_refused_with_the_reason(strategy):
     with pytest.raises(ValueError, match=f"strategy: {strategy} splits the weights .* use ddp"):
         Settings.of(strategy=strategy)

@@ -14,7 +14,7 @@ def training(done=4, step=3, **given):
     settings = Settings.of(**({"epochs": 2, "seed": 8} | given))
     module = SimpleNamespace(batches_done=done, batches_per_epoch=3, settings=settings, method=nn.Linear(2, 1))
     trainer = SimpleNamespace(
-        global_step=step, global_rank=0, num_training_batches=3, is_global_zero=True, should_stop=False, world_size=1,
+        global_step=step, global_rank=0, num_training_batches=3, is_global_zero=True, should_stop=False,
         strategy=None, received_sigterm=False,
     )  # fmt: skip
     return trainer, module

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from lightning.pytorch.strategies import DDPStrategy
 from standins import training
 
 from kvicreg.runs import RunFolder
@@ -88,20 +87,10 @@ def test_the_best_epoch_is_kept_beside_the_last(kept):
     assert checkpoints.best == 0.75
 
 
-@pytest.mark.parametrize(
-    ("processes", "strategy", "is_split"), [(1, None, False), (2, None, True), (2, DDPStrategy(), False)]
-)
-def test_where_weights_are_split_only_the_end_of_an_epoch_is_saved(kept, processes, strategy, is_split):
+def test_an_epoch_that_max_steps_has_ended_is_not_saved_again(kept):
     checkpoints, trainer, module = kept.set_up(done=4)
-    trainer.world_size = processes
-    if strategy is not None:
-        strategy.save_checkpoint = trainer.strategy.save_checkpoint
-        trainer.strategy = strategy
-    assert checkpoints.save_now(trainer, module) is not is_split
-    assert kept.saved == ([] if is_split else WITHIN)
-    kept.saved.clear()
-    checkpoints.on_train_epoch_end(trainer, module)  # which max_steps has ended
-    assert kept.saved == (["last.ckpt"] if is_split else [])
+    checkpoints.on_train_epoch_end(trainer, module)
+    assert kept.saved == []
 
 
 WAY_OUT = "copy best.ckpt over it to go on from the best epoch, or begin again with --overwrite"
