@@ -21,7 +21,15 @@ from kvicreg.operators.bandwidth import resolved
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 
-__all__ = ["Embedded", "check_samples", "covariance_operator", "sized", "unit_operators", "view_operators"]
+__all__ = [
+    "Embedded",
+    "check_samples",
+    "covariance_operator",
+    "explicit_features",
+    "sized",
+    "unit_operators",
+    "view_operators",
+]
 
 
 def covariance_operator(
@@ -118,23 +126,30 @@ def _embed(
     """Views ``(b, p)`` as explicit features, where there are any, or else by their Gram matrices."""
     rank = kernel.rank(views[0].shape[-1])
     if approximation is None and not isinstance(kernel, Linear):
-        if shard.world > 1:
-            views = shard.gather(torch.stack(views)).unbind()
-            shard = Shard.of(views[0], gather=False)
+        views, shard = shard.whole(views)
         pairs = ViewPairs(views)
         kernel = kernel.resolve(pairs.within)
         gram, size = sized(kernel.evaluate(pairs.within), kernel, shard)
         operator = CovarianceOperator.from_symmetric(gram, rank, size, centred=centred)
         return Embedded(kernel, operator, pairs.across, shard)
-    if approximation is not None:
-        kernel = resolved(kernel, views, shard)
-        features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
-        scale: float | Tensor = size**2
-    else:
-        assert isinstance(kernel, Linear)
-        features, scale = torch.stack(views), kernel.gamma
+    kernel, features, scale = explicit_features(views, kernel, approximation, shard)
     operator = CovarianceOperator.from_features(features, shard=shard, rank=rank, scale=scale, centred=centred)
     return Embedded(kernel, operator, matched_views(views), shard)
+
+
+def explicit_features(
+    views: tuple[Tensor, ...], kernel: Kernel, approximation: Approximation | None, shard: Shard
+) -> tuple[Kernel, Tensor, float | Tensor]:
+    """The kernel with its bandwidth fixed, features ``(v, b, D)``, and the scale that their inner products still need.
+
+    Without an approximation the kernel must be linear.
+    """
+    if approximation is None:
+        assert isinstance(kernel, Linear)
+        return kernel, torch.stack(views), kernel.gamma
+    kernel = resolved(kernel, views, shard)
+    features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
+    return kernel, features, size**2
 
 
 def check_samples(shard: Shard) -> None:

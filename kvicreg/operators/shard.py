@@ -57,6 +57,13 @@ class Shard:
         whole: Tensor = _Gather.apply(z, self)
         return whole
 
+    def whole(self, views: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Shard]:
+        """The views ``(total, p)`` of the global batch, and the shard that they are: all there is."""
+        if self.world == 1:
+            return views, self
+        views = self.gather(torch.stack(views)).unbind()
+        return views, Shard.of(views[0], gather=False)
+
     def sum(self, x: Tensor) -> Tensor:
         """`x` added up over the processes, differentiable."""
         if self.world == 1:

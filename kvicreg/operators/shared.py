@@ -17,8 +17,7 @@ from kvicreg.kernels.base import Kernel
 from kvicreg.kernels.linear import Linear
 from kvicreg.kernels.pairs import AllPairs, ViewPairs
 from kvicreg.operators.approximation import Approximation
-from kvicreg.operators.bandwidth import resolved
-from kvicreg.operators.build import check_samples, sized
+from kvicreg.operators.build import check_samples, explicit_features, sized
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
 
@@ -52,20 +51,14 @@ def shared_operator(
     rank = kernel.rank(views[0].shape[-1])
     if approximation is None and not isinstance(kernel, Linear):
         return _of_gram(tuple(views), kernel, rank, shard, centred)
-    if approximation is not None:
-        kernel = resolved(kernel, views, shard)
-        features, size = sized(approximation.features(views, kernel, shard), kernel, shard)
-        return _of_features(features, rank, size**2, shard, centred)
-    assert isinstance(kernel, Linear)
-    return _of_features(torch.stack(list(views)), rank, kernel.gamma, shard, centred)
+    _, features, scale = explicit_features(tuple(views), kernel, approximation, shard)
+    return _of_features(features, rank, scale, shard, centred)
 
 
 def _of_gram(
     views: tuple[Tensor, ...], kernel: Kernel, rank: float, shard: Shard, centred: bool
 ) -> tuple[CovarianceOperator, Tensor]:
-    if shard.world > 1:
-        views = shard.gather(torch.stack(views)).unbind()
-        shard = Shard.of(views[0], gather=False)
+    views, shard = shard.whole(views)
     within = ViewPairs(views).within
     kernel = kernel.resolve(within)
     blocks, size = sized(kernel.evaluate(within), kernel, shard)  # (V, b, b)
