@@ -33,23 +33,29 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
         )
     scale = now.embedding_scale
     if scale < 1e-4 or (first is not None and scale < 1e-2 * first.embedding_scale):
+        hidden, fixed = "", ""
+        if (
+            first is not None and now.bandwidth > first.bandwidth
+        ):  # gamma, which grows as what it is measured on shrinks
+            hidden, fixed = ", which a bandwidth that follows the batch hides from the loss", "a fixed gamma, "
         sentences.append(
-            f"the embeddings shrink: their scale is {scale:.2g}, and the median bandwidth hides it from the loss. "
-            "Try a fixed gamma, a lower learning_rate, or weight_decay 0."
+            f"the embeddings shrink: their scale is {scale:.2g}{hidden}. Try {fixed}a lower learning_rate, or "
+            "weight_decay 0."
         )
     elif scale > 1e4 or (first is not None and scale > 1e3 * max(first.embedding_scale, 1e-8)):
         sentences.append(
             f"the embeddings blow up: their scale is {scale:.2g}. Try a lower learning_rate, clip 1, or weight_decay."
         )
     if bounded and rank >= 2:
+        gamma = "it" if math.isnan(now.bandwidth) else f"gamma {now.bandwidth:.3g}"
         if now.similarity < 0.01:
             sentences.append(
-                f"the bandwidth saturates: gamma {now.bandwidth:.3g} makes every two images unrelated (mean kernel "
-                f"value {now.similarity:.2g}), so gradients vanish. Try a smaller gamma, or leave it to the median."
+                f"the bandwidth saturates: {gamma} makes every two images unrelated (mean kernel value "
+                f"{now.similarity:.2g}), so gradients vanish. Try a smaller gamma, or none: it then follows the batch."
             )
         elif now.similarity > 0.99:
             sentences.append(
-                f"the bandwidth saturates: gamma {now.bandwidth:.3g} makes every two images the same (mean kernel "
-                f"value {now.similarity:.4f}). Try a larger gamma, or leave it to the median."
+                f"the bandwidth saturates: {gamma} makes every two images the same (mean kernel value "
+                f"{now.similarity:.4f}). Try a larger gamma, or none: it then follows the batch."
             )
     return sentences

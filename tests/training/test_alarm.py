@@ -32,10 +32,18 @@ def test_exact_collapse_is_told():
     assert "collapse" in warnings(spectrum(torch.ones(16, 4), kernels.RBF()))[0]
 
 
-def test_shrinking_is_told_although_the_median_hides_it_from_the_loss():
-    first, now = (spectrum(embeddings(scale=s), kernels.RBF()) for s in (1.0, 1e-3))
-    assert now.effective_rank == pytest.approx(first.effective_rank, rel=1e-3)
-    assert "shrink" in " ".join(warnings(now, first))
+@pytest.mark.parametrize(
+    ("kernel", "follows"),
+    [(kernels.RBF("mean"), True), (kernels.RBF("median"), True), (kernels.RBF(0.1), False), (None, False)],
+)
+def test_shrinking_is_told_and_whether_the_bandwidth_hides_it_from_the_loss(kernel, follows):
+    first, now = (spectrum(embeddings(scale=s), kernel) for s in (1.0, 1e-3))
+    if follows:
+        assert now.effective_rank == pytest.approx(first.effective_rank, rel=1e-3)
+    said = " ".join(warnings(now, first, bounded=False))
+    assert "the embeddings shrink: their scale is 0.001" in said
+    assert ("which a bandwidth that follows the batch hides" in said) is follows
+    assert ("gamma" in said) is follows
 
 
 def test_blowing_up_is_told():
@@ -48,6 +56,13 @@ def test_a_saturated_bandwidth_is_told(gamma, word):
     said = " ".join(warnings(spectrum(embeddings(), kernels.RBF(gamma=gamma))))
     assert "bandwidth saturates" in said
     assert word in said
+    assert f"gamma {gamma:.3g}" in said
+
+
+def test_a_mixture_has_several_bandwidths_and_no_number_of_one():
+    mixture = kernels.Mixture([kernels.RBF(gamma=1e3), kernels.Laplacian(gamma=1e3)])
+    said = " ".join(warnings(spectrum(embeddings(), mixture)))
+    assert "the bandwidth saturates: it makes every two images unrelated" in said
 
 
 def neighbour_accuracy(train_x, train_y, test_x, test_y):
