@@ -204,7 +204,7 @@ class StationaryKernel(NormalizedKernel):
 
     def _distances(self, views: tuple[Tensor | AllPairs, ...]) -> list[Tensor]:
         if isinstance(self.gamma, Median) and self.gamma.has_gradient:
-            return [self.distance(view if isinstance(view, AllPairs) else AllPairs(view)) for view in views]
+            return [self.distance(AllPairs.of(view)) for view in views]
         return [self.distance(view if isinstance(view, AllPairs) else AllPairs(_few(view))).detach() for view in views]
 
     def _scale(self) -> float | Tensor:

@@ -56,9 +56,6 @@ class Sum(Kernel):
     def _numbers(self) -> list[float]:
         return [float(w.detach() if isinstance(w, Tensor) else w) for w in self.weights]
 
-    def _with(self, kernels: Sequence[Kernel]) -> Sum:
-        return Sum(kernels, self.weights)
-
     def evaluate(self, pairs: Pairs) -> Tensor:
         total: Tensor = _total([k.evaluate(pairs) * w for w, k in self.members()])
         return total
@@ -69,7 +66,7 @@ class Sum(Kernel):
 
     def resolve(self, *views: Tensor | AllPairs) -> Sum:
         views = _share(views)
-        return self._with([k.resolve(*views) for _, k in self.members()])
+        return Sum([k.resolve(*views) for _, k in self.members()], self.weights)
 
     def advance(self, *views: Tensor | AllPairs) -> None:
         views = _share(views)
@@ -193,7 +190,7 @@ class Product(Kernel):
 
 def _share(views: tuple[Tensor | AllPairs, ...]) -> tuple[Tensor | AllPairs, ...]:
     """One geometry for all members, so that they share their distance matrices."""
-    return tuple(v if isinstance(v, AllPairs) else AllPairs(v) for v in views)
+    return tuple(AllPairs.of(view) for view in views)
 
 
 def _total(values: Sequence[Any]) -> Any:

@@ -93,6 +93,11 @@ class AllPairs(Pairs):
             )
         self._squared, self._grad_enabled = squared, torch.is_grad_enabled()
 
+    @classmethod
+    def of(cls, view: Tensor | AllPairs) -> AllPairs:
+        """Every two points of a view, whose geometry may be there already."""
+        return view if isinstance(view, AllPairs) else cls(view)
+
     @cached_property
     def x(self) -> Tensor:
         """The points, ``(..., n, p)``."""

@@ -48,7 +48,7 @@ class PerDimension(Kernel):
     def resolve(self, *views: Tensor | AllPairs) -> PerDimension:
         if self.scales is not None:
             return self
-        pairs = [view if isinstance(view, AllPairs) else AllPairs(view) for view in views]
+        pairs = [AllPairs.of(view) for view in views]
         resolved = PerDimension(self.kernel, self.floor)
         resolved.scales = self._scales(pairs)
         scaled = [view.divided(resolved.scales) for view in pairs]
@@ -57,7 +57,7 @@ class PerDimension(Kernel):
         return resolved
 
     def advance(self, *views: Tensor | AllPairs) -> None:
-        pairs = [view if isinstance(view, AllPairs) else AllPairs(view) for view in views]
+        pairs = [AllPairs.of(view) for view in views]
         scales = self._scales(pairs)
         self.kernel.advance(*(view.divided(scales) for view in pairs))
 

@@ -55,7 +55,7 @@ class SelfTuning(NormalizedKernel):
         assert isinstance(fixed, RBF)
         resolved = SelfTuning(fixed._scale(), self.neighbours)
         with torch.no_grad():
-            points = [(v if isinstance(v, AllPairs) else AllPairs(v)).x.detach().flatten(0, -2) for v in views]
+            points = [AllPairs.of(view).x.detach().flatten(0, -2) for view in views]
             reference = torch.cat(points)
             reference = reference[evenly_spaced(len(reference), MEDIAN_ROWS, reference.device)]
             resolved._reference = reference, reference.new_ones(())
