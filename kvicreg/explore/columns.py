@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from kvicreg.explore.collection import Collection
 from kvicreg.explore.lists import image_column
 
-__all__ = ["Column", "categories", "source_columns", "table_columns"]
+__all__ = ["Column", "categories", "numeric", "source_columns", "table_columns"]
 
 MOST_CATEGORIES = 1000
 
@@ -40,10 +41,7 @@ class Column:
 
 def categories(title: str, texts: Sequence[str | None]) -> Column:
     """A column of texts; the largest categories first, and beyond a thousand as one."""
-    counts: dict[str, int] = {}
-    for text in texts:
-        if text is not None:
-            counts[text] = counts.get(text, 0) + 1
+    counts = Counter(text for text in texts if text is not None)
     names = sorted(counts, key=lambda name: (-counts[name], name))
     if len(names) > MOST_CATEGORIES:
         names = [*names[: MOST_CATEGORIES - 1], "others"]
@@ -51,6 +49,11 @@ def categories(title: str, texts: Sequence[str | None]) -> Column:
     last = len(names) - 1
     values = np.array([np.nan if t is None else numbers.get(t, last) for t in texts], dtype=np.float32)
     return Column(title, lambda: values, lambda: names)
+
+
+def numeric(title: str, values: np.ndarray) -> Column:
+    """A column of numbers that are known."""
+    return Column(title, lambda: values)
 
 
 def source_columns(images: Collection) -> dict[str, Column]:
@@ -84,12 +87,8 @@ def table_columns(images: Collection, table: Path) -> dict[str, Column]:
         numbers = [_number(text) for text in texts]
         is_number = all(number is not None for number, text in zip(numbers, texts, strict=True) if text)
         values = np.array([np.nan if number is None else number for number in numbers], dtype=np.float32)
-        columns[f"table:{field}"] = _numeric(field, values) if is_number else categories(field, texts)
+        columns[f"table:{field}"] = numeric(field, values) if is_number else categories(field, texts)
     return columns
-
-
-def _numeric(title: str, values: np.ndarray) -> Column:
-    return Column(title, lambda: values)
 
 
 def _number(text: str | None) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from kvicreg.explore.collection import Collection, Match
-from kvicreg.explore.columns import Column, categories, source_columns, table_columns
+from kvicreg.explore.columns import Column, categories, numeric, source_columns, table_columns
 from kvicreg.explore.duplicates import duplicate_pairs, group_pairs
 from kvicreg.explore.index import exact_search
 from kvicreg.explore.kernel import KernelView
@@ -119,7 +120,7 @@ class Session:
         view = KernelView(self.images, self.kernel, projector=self.projector)
         for number in range(min(4, view.components.shape[1])):
             values = view.components[:, number].numpy()
-            self.columns[f"component{number}"] = Column(f"kernel component {number + 1}", partial(_same, values))
+            self.columns[f"component{number}"] = numeric(f"kernel component {number + 1}", values)
         self.view = view
 
     def _make_files(self) -> None:
@@ -144,9 +145,7 @@ class Session:
 
     def state(self) -> dict[str, Any]:
         """What the page polls: how far everything is, and the labels' version."""
-        counts: dict[str, int] = {}
-        for label in list(self.labels.labels.values()):
-            counts[label] = counts.get(label, 0) + 1
+        counts = Counter(list(self.labels.labels.values()))
         return {
             "name": self.images.data.name,
             "count": len(self.images),
@@ -167,9 +166,9 @@ class Session:
             columns["label"] = categories("label", [given.get(index) for index in range(len(self.images))])
         opinion = self.opinion()
         if opinion is not None:
-            prediction, confidence = opinion.prediction.float().numpy(), opinion.confidence.numpy()
+            prediction = opinion.prediction.float().numpy()
             columns["prediction"] = Column("prediction", lambda: prediction, lambda: opinion.classes)
-            columns["confidence"] = Column("confidence", lambda: confidence)
+            columns["confidence"] = numeric("confidence", opinion.confidence.numpy())
         return columns
 
     def set_label(self, indices: list[int], label: str | None) -> None:
@@ -202,7 +201,3 @@ class Session:
             return []
         pairs, cosines = self.pairs
         return group_pairs(pairs[: int((cosines >= threshold).sum())], len(self.images))
-
-
-def _same(values: np.ndarray) -> np.ndarray:
-    return values
