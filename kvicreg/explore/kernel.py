@@ -25,7 +25,7 @@ class KernelView:
 
     Args:
         images: the collection.
-        kernel: a kernel, or its name; the bandwidth is by the median heuristic unless it is fixed.
+        kernel: a kernel, or its name; the bandwidth is of the distances between images unless it is fixed.
         projector: maps features to the embeddings that the loss of training saw; without it features are taken.
         landmarks: of the approximation.
         components: how many directions.

@@ -2,7 +2,7 @@
 
 A kernel is an elementwise function of an inner product or a distance, so `kernel(x, y)`, `kernel.paired` and
 `kernel.diagonal` differ only in the pairs they look at. Each geometry below computes a quantity when it is first
-needed and remembers it: the members of a mixture, and the median heuristic, share one distance matrix.
+needed and remembers it: the members of a mixture, and the rule of their bandwidth, share one distance matrix.
 
 All of it runs in float32 at least, and accepts leading batch dimensions: points have shape ``(..., n, p)``.
 """

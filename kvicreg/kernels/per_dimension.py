@@ -72,7 +72,7 @@ class PerDimension(Kernel):
         if self.scales is None:
             raise ValueError("this kernel's scales are not fixed yet: call kernel.resolve(views) first")
         if self._resolved_for is not None and pairs is self._resolved_for[0]:
-            return cast(P, self._resolved_for[1])  # its distances are those of the median heuristic
+            return cast(P, self._resolved_for[1])  # its distances are those that the bandwidth is of
         return pairs.divided(self.scales)
 
     def diagonal(self, x: Tensor) -> Tensor:

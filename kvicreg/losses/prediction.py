@@ -83,9 +83,9 @@ class KernelBYOLLoss(nn.Module):
                   = 2 - 2 mean_i k(q_i, t_i) / sqrt(k(q_i, q_i) k(t_i, t_i))``
 
     of predictions q and targets t at unit length, as in BYOL. With the linear kernel it is BYOL's; with a bounded
-    kernel it is the squared distance of ``phi(q)`` and ``phi(t)``, which stops growing beyond the bandwidth. The
-    median heuristic pools predictions and targets into one set of points: at first the two lie much farther from each
-    other than the points of either, and a bandwidth taken within each would leave no gradient between them.
+    kernel it is the squared distance of ``phi(q)`` and ``phi(t)``, which stops growing beyond the bandwidth. That is
+    taken of predictions and targets as one set of points: at first the two lie much farther from each other than the
+    points of either, and a bandwidth taken within each would leave no gradient between them.
 
     Args:
         kernel: a name or a `Kernel`.
