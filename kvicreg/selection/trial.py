@@ -128,5 +128,4 @@ def _standard_errors(plain: Tensor, seen: Sequence[Tensor]) -> dict[str, float]:
 
 
 def _standard_error(values: Sequence[float]) -> float:
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
+    return float(np.std(values, ddof=1)) / math.sqrt(len(values))
