@@ -138,6 +138,11 @@ def read_arrays(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged ({error}): delete it and make it again") from error
 
 
+def message_of(error: BaseException) -> str:
+    """What an error says, on one line and short enough for a sentence; its kind where it says nothing."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 def without_home(value: Any) -> Any:
     """A text, or all texts in lists and dictionaries, with home folders written as ~: for what people pass on."""
     if isinstance(value, dict):

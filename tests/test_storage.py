@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from kvicreg.storage import replacing, working_on, write_atomically
+from kvicreg.storage import message_of, replacing, working_on, write_atomically
 
 
 def test_a_failed_write_leaves_the_old_content_and_nothing_else(tmp_path):
@@ -43,3 +43,12 @@ def test_a_folder_is_given_back(tmp_path):
         with working_on(tmp_path, "a test"):
             assert f"a test, process {os.getpid()}" in (tmp_path / ".lock").read_text()
         assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [(ValueError("two\n  lines"), "two lines"), (KeyError(), "KeyError"), (OSError("x" * 300), "x" * 200)],
+    ids=["lines", "nothing", "long"],
+)
+def test_the_message_of_an_error_fits_into_a_sentence(error, message):
+    assert message_of(error) == message

@@ -19,6 +19,7 @@ from kvicreg.data.intensity import Intensity, intensity_rule, measure_intensity
 from kvicreg.data.pixels import MAX_CHANNELS, Content, Fit, check_channels, decode_deep, raw_pixels, read_header
 from kvicreg.data.stores import SourceError
 from kvicreg.data.survey import Reader, Survey, survey
+from kvicreg.storage import message_of
 
 __all__ = ["FileData", "Pages"]
 
@@ -190,7 +191,7 @@ class FileData(ImageData):
                 except (ImportError, SourceError):
                     raise
                 except Exception as error:  # Pillow raises whatever the damage makes it stumble over
-                    bad[index] = " ".join(str(error).split())[:200] or type(error).__name__
+                    bad[index] = message_of(error)
                     index = int(hashes(torch.tensor(first), attempt)) % len(self)
             else:
                 shown[row] = -1

@@ -22,7 +22,7 @@ from kvicreg.data.shard_index import INDEX, ShardIndex
 from kvicreg.data.sources.base import PIXELS
 from kvicreg.data.sources.layout import is_image_name
 from kvicreg.data.stores import NoSplit, SourceError
-from kvicreg.storage import replacing, write_atomically
+from kvicreg.storage import message_of, replacing, write_atomically
 
 __all__ = ["Packed", "pack"]
 
@@ -124,7 +124,7 @@ def _images(data: ImageData, left_out: list[str], progress: Callable[[int, int],
         except (ImportError, SourceError):
             raise
         except Exception as error:  # Pillow raises whatever the damage makes it stumble over
-            left_out.append(f"{path} ({' '.join(str(error).split())[:200]})")
+            left_out.append(f"{path} ({message_of(error)})")
 
 
 def _ending(path: Path, content: bytes) -> str:

@@ -18,7 +18,7 @@ from kvicreg.data.labels import number_labels
 from kvicreg.data.sources.columns import label_column
 from kvicreg.data.sources.layout import is_image_name, left_out
 from kvicreg.data.stores import Store
-from kvicreg.storage import read_arrays, write_atomically
+from kvicreg.storage import message_of, read_arrays, write_atomically
 
 __all__ = ["INDEX", "ShardIndex", "find_index"]
 
@@ -70,7 +70,7 @@ class ShardIndex:
             index = cls(**{field.name: arrays[field.name] for field in fields(cls)})
             index._check()
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            reason = " ".join(str(error).split())[:200]
+            reason = message_of(error)
             raise ValueError(f"{name}: expected an index of shards that is whole ({reason}); delete it") from error
         return index
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from kvicreg.storage import message_of
+
 __all__ = ["NoSplit", "SourceError", "Store", "expand", "is_address"]
 
 
@@ -46,7 +48,7 @@ class Store:
         except FileNotFoundError as error:
             raise SourceError(f"data: there is nothing at {self.place}") from error
         except Exception as error:  # each kind of store has errors of its own
-            raise SourceError(f"data: {self.place} can't be listed ({_short(error)})") from error
+            raise SourceError(f"data: {self.place} can't be listed ({message_of(error)})") from error
 
     def open(self, name: str) -> IO[bytes]:
         """A file, to read from beginning to end."""
@@ -65,7 +67,7 @@ class Store:
                     file.seek(start)
                     content = file.read(size)
         except Exception as error:
-            raise SourceError(f"{self.place}: {name} can't be read any more ({_short(error)})") from error
+            raise SourceError(f"{self.place}: {name} can't be read any more ({message_of(error)})") from error
         if len(content) != size:
             raise SourceError(f"{self.place}: {name} ends too early, at byte {start + len(content):,}: it is damaged")
         return content
@@ -85,7 +87,7 @@ class Store:
         except ImportError:
             raise
         except Exception as error:
-            raise SourceError(f"data: {self.place} can't be opened ({_short(error)})") from error
+            raise SourceError(f"data: {self.place} can't be opened ({message_of(error)})") from error
 
 
 def expand(pattern: str) -> list[str]:
@@ -112,7 +114,3 @@ def expand(pattern: str) -> list[str]:
 def _version(entry: dict[str, Any]) -> str:
     names = ("ETag", "etag", "md5Hash", "LastModified", "last_modified", "mtime", "created")
     return " ".join(str(entry[name]) for name in names if name in entry)
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

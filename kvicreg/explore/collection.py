@@ -25,7 +25,7 @@ from kvicreg.explore.index import Index, exact_search
 from kvicreg.explore.space import Space
 from kvicreg.measures.features import evaluating
 from kvicreg.models import PretrainedEncoder
-from kvicreg.storage import read_arrays, replacing
+from kvicreg.storage import message_of, read_arrays, replacing
 
 __all__ = ["NEIGHBOURS", "Collection", "Match", "check_examples", "open_images", "read_image"]
 
@@ -222,7 +222,7 @@ def read_image(image: Content | str, like: ImageData) -> Tensor:
     except (ImportError, FileNotFoundError):
         raise
     except Exception as error:  # Pillow raises whatever the damage makes it stumble over
-        raise ValueError(f"image: it can't be read ({' '.join(str(error).split())[:200]})") from error
+        raise ValueError(f"image: it can't be read ({message_of(error)})") from error
 
 
 def check_examples(count: int, positive: Sequence[int], negative: Sequence[int], *, has_image: bool) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from kvicreg.data import FileData, ImageData
 from kvicreg.data.pixels import decode, read_header
 from kvicreg.explore.embedding import Progress
+from kvicreg.storage import message_of
 
 __all__ = ["Problem", "file_problems"]
 
@@ -109,7 +110,7 @@ def _look_at(data: FileData, path: Path) -> _Look | str:
     except ImportError:
         raise
     except Exception as error:  # Pillow raises whatever the damage makes it stumble over
-        return " ".join(str(error).split())[:200] or type(error).__name__
+        return message_of(error)
     deviation, sharpness = _measures(image[None])
     return _Look(hashlib.blake2b(content).digest(), side, float(deviation), float(sharpness))
 

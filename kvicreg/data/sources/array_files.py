@@ -13,6 +13,7 @@ from kvicreg.data.arrays import ArrayData
 from kvicreg.data.labels import number_labels
 from kvicreg.data.sources.base import ReadOptions, Source, only_train
 from kvicreg.data.stores import NoSplit
+from kvicreg.storage import message_of
 
 __all__ = ["Npy", "Npz", "TorchFile"]
 
@@ -70,7 +71,7 @@ class TorchFile(Source):
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises whatever the damage makes it stumble over
-            reason = " ".join(str(error).split())[:200]
+            reason = message_of(error)
             raise ValueError(f"{path}: expected tensors that torch.save wrote, nothing else ({reason})") from error
         if isinstance(content, torch.Tensor):
             content = {"images": content}

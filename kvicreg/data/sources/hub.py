@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kvicreg.data.images import ImageData
 from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, TextSource, find_source
+from kvicreg.storage import message_of
 
 __all__ = ["Hub"]
 
@@ -49,7 +50,7 @@ def _fetched(text: str) -> Path:
     try:
         folder = snapshot_download(name, repo_type="dataset", revision=revision or None, allow_patterns=_FILES)
     except Exception as error:  # of the network, of the hub, of the name: all are told alike
-        reason = " ".join(str(error).split())[:200]
+        reason = message_of(error)
         raise ValueError(
             f"data: {text} can't be had from Hugging Face's hub, which needs a network the first time ({reason}). "
             "With its parquet files in a folder here, give that folder"
