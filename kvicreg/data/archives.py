@@ -63,13 +63,18 @@ def _copy(file: IO[bytes] | gzip.GzipFile, place: Path, limit: int, source: str)
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     """Names and contents of the regular files of an archive; links and devices are left out."""
-    if archive.suffix in (".zip", ".whl"):
-        with zipfile.ZipFile(archive) as zipped:
-            for entry in zipped.infolist():
-                if not entry.is_dir():
-                    with zipped.open(entry) as file:
-                        yield entry.filename, file
-        return
+    return _zip_members(archive) if archive.suffix in (".zip", ".whl") else _tar_members(archive)
+
+
+def _zip_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as zipped:
+        for entry in zipped.infolist():
+            if not entry.is_dir():
+                with zipped.open(entry) as file:
+                    yield entry.filename, file
+
+
+def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with tarfile.open(archive, "r|*") as tar:
         for member in tar:
             content = tar.extractfile(member) if member.isfile() else None

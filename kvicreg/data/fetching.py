@@ -105,17 +105,7 @@ def download(url: str, path: Path, progress: Progress, *, limit: int) -> None:
         request = urllib.request.Request(url, headers={"Range": f"bytes={done}-"} if done else {})
         try:
             with opener.open(request, timeout=TIMEOUT) as response:
-                if response.status != 206:
-                    done = 0  # the server sends the whole of it
-                length = response.headers.get("Content-Length")
-                total = done + int(length) if length else None
-                with part.open("ab" if done else "wb") as file:
-                    while block := response.read(1 << 18):
-                        file.write(block)
-                        done += len(block)
-                        if done > limit:
-                            break
-                        progress(path.name, done, total)
+                done, total = _receive(response, part, done, limit, partial(progress, path.name))
             if max(done, total or 0) > limit:
                 part.unlink()
                 raise FetchError(f"the server sends more than {limit:,} bytes, so it is not what was asked for")
@@ -127,6 +117,25 @@ def download(url: str, path: Path, progress: Progress, *, limit: int) -> None:
             os.replace(part, path)
             return
     raise FetchError(f"the connection broke off {_ATTEMPTS} times, at {done:,} of {total:,} bytes")
+
+
+def _receive(
+    response: Any, part: Path, done: int, limit: int, progress: Callable[[int, int | None], None]
+) -> tuple[int, int | None]:
+    """Write what the server sends behind the bytes that are there; bytes so far, and in all where known.
+
+    It ends behind `limit` bytes.
+    """
+    if response.status != 206:
+        done = 0  # the server sends the whole of it
+    length = response.headers.get("Content-Length")
+    total = done + int(length) if length else None
+    with part.open("ab" if done else "wb") as file:
+        while done <= limit and (block := response.read(1 << 18)):
+            file.write(block)
+            done += len(block)
+            progress(done, total)
+    return done, total
 
 
 def verify(folder: Path, entry: DataSet) -> None:
