@@ -151,6 +151,11 @@ class EngineOptions(Options):
                 "torch's FSDP (docs/many-machines.md)"
             )
 
+    @property
+    def processes(self) -> int:
+        """How many train together."""
+        return self.devices * self.nodes
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions(Options):

@@ -32,7 +32,7 @@ def choose_approximation(
         batch_size: images in a batch.
         clock: see `cost.measure`.
     """
-    if settings.engine.devices * settings.engine.nodes > 1:
+    if settings.engine.processes > 1:
         raise ValueError(
             "approximation auto goes by time, on which several processes would not agree: pass exact, random-fourier "
             "or nystrom"

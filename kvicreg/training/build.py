@@ -81,7 +81,7 @@ def check_count(settings: Settings, data: ImageData) -> int:
         raise ValueError(
             f"{len(data)} images are too few: training needs at least {FEWEST}, and does well with thousands"
         )
-    batch_size = settings.schedule.batch_size_for(len(data), settings.engine.devices * settings.engine.nodes)
+    batch_size = settings.schedule.batch_size_for(len(data), settings.engine.processes)
     if len(data) < batch_size:
         raise ValueError(
             f"batch_size {batch_size} is more than the {len(data)} images of {data.name!r}; "

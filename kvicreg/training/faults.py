@@ -25,7 +25,7 @@ from kvicreg.training.stopping import Stopped
 def strategy_of(settings: Settings) -> Any:
     """The strategy of the settings, with its time limit where processes wait for each other."""
     engine = settings.engine
-    if engine.devices * engine.nodes > 1 and engine.strategy in ("auto", "ddp"):
+    if engine.processes > 1 and engine.strategy in ("auto", "ddp"):
         return DDPStrategy(timeout=timedelta(minutes=engine.timeout_minutes))
     return engine.strategy
 
@@ -57,7 +57,7 @@ def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
                 "image_size, a narrower projector, precision bf16-mixed, or approximation random-fourier; the last "
                 "checkpoint is whole"
             ) from error
-        if engine.devices * engine.nodes > 1 and is_lost_process(error):
+        if engine.processes > 1 and is_lost_process(error):
             raise ConnectionError(
                 "another process of this training has ended, or has not answered for "
                 f"{engine.timeout_minutes:g} minutes (timeout_minutes). Its own message, if any, is above. "

@@ -72,15 +72,8 @@ def plan(
         clock: see `measure`.
         quiet: nobody reads how long it will take, so that it is measured only where a choice depends on it.
     """
-    if time is not None and settings.schedule.epochs is not None:
-        raise ValueError("time and epochs both say how long to train: give one of them")
-    if time is not None and encoder is not None:
-        raise ValueError("time: an encoder from Python is not timed before it trains; give epochs")
-    if time is not None and settings.engine.devices * settings.engine.nodes > 1:
-        raise ValueError(
-            "time: each of several processes would come to epochs of its own; give --epochs, and --time-limit to stop "
-            "when a time is over"
-        )
+    if time is not None:
+        _check_time(settings, encoder)
     check_start(settings.model)
     settings = like_start(settings)
     data = settings.data.load() if data is None else data
@@ -110,6 +103,19 @@ def plan(
         fitted, why = choose_approximation(fitted, cost, batch_size(fitted, data), clock)
         lines.append(why)
     return Plan(fitted, data, views, cost, lines)
+
+
+def _check_time(settings: Settings, encoder: nn.Module | None) -> None:
+    """Refuse a time where the epochs don't follow from it."""
+    if settings.schedule.epochs is not None:
+        raise ValueError("time and epochs both say how long to train: give one of them")
+    if encoder is not None:
+        raise ValueError("time: an encoder from Python is not timed before it trains; give epochs")
+    if settings.engine.processes > 1:
+        raise ValueError(
+            "time: each of several processes would come to epochs of its own; give --epochs, and --time-limit to stop "
+            "when a time is over"
+        )
 
 
 def small_steps(settings: Settings, data: ImageData, views: Views, clock: Clock | None, *, timed: bool = True) -> Cost:
@@ -154,7 +160,7 @@ def fit_memory(wanted: Settings, data: ImageData, cost: Cost, fixed: Settings) -
     free, total = available_bytes(cost.device), total_bytes(cost.device)
     if free is None or total is None or cost.image_bytes is None:
         return wanted
-    batch, size, processes = batch_size(wanted, data), data.shape[1], wanted.engine.devices * wanted.engine.nodes
+    batch, size, processes = batch_size(wanted, data), data.shape[1], wanted.engine.processes
     share = processes if cost.device.type == "cuda" else wanted.engine.nodes  # of the processes, on a machine's memory
     cache = 0 if cost.device.type == "cuda" or wanted.data.cache_folder else data.cache_bytes
     room = (free if fixed.schedule.batch_size else min(free, total // 2)) - cache
@@ -176,7 +182,7 @@ def fit_memory(wanted: Settings, data: ImageData, cost: Cost, fixed: Settings) -
 
 def fit_time(settings: Settings, data: ImageData, cost: Cost, seconds: float) -> Settings:
     """The settings with as many epochs as fit into the time; with fewer images where not even one does."""
-    if settings.engine.devices * settings.engine.nodes > 1:
+    if settings.engine.processes > 1:
         return settings  # each process would come to a number of its own
     per_epoch, reading = epoch_seconds(settings, data, cost), reading_seconds(settings, data, cost)
     if per_epoch + reading > 1.1 * seconds and is_loaded_by(settings.data, data) and settings.data.images is None:
@@ -195,7 +201,7 @@ def epoch_seconds(settings: Settings, data: ImageData, cost: Cost) -> float:
 
 def batch_size(settings: Settings, data: ImageData, most: int = 512) -> int:
     """The batch size of a training on these images, all of them or as many as the settings say."""
-    return settings.schedule.batch_size_for(len(data), settings.engine.devices * settings.engine.nodes, most)
+    return settings.schedule.batch_size_for(len(data), settings.engine.processes, most)
 
 
 def cores() -> int:

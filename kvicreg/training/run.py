@@ -184,7 +184,7 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
             accumulate_grad_batches=schedule.accumulate,
             gradient_clip_val=settings.optimizer.clip,
             deterministic=engine.deterministic,
-            sync_batchnorm=torch.cuda.is_available() and engine.devices * engine.nodes > 1,
+            sync_batchnorm=torch.cuda.is_available() and engine.processes > 1,
             use_distributed_sampler=False,  # data.batches gives every process its slice
             callbacks=list(callbacks),
             plugins=[AtomicCheckpointIO()],
