@@ -42,7 +42,7 @@ tests: $(STAMP)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 # In a folder of their own and without their dependencies, so that every other test shows that nothing needs them;
-# beside a CPU build of torch the published torchvision does not import by itself (kvicreg/models/operators.py).
+# beside a CPU build of torch the published torchvision does not import by itself (kvicreg/models/torchvision_import.py).
 $(PEERS)/.installed: $(STAMP) Makefile
 	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target $(PEERS) -c constraints.txt lightly timm torchvision
 	@touch $@

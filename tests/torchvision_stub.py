@@ -1,7 +1,7 @@
 """timm, lightly and torchvision in tests, beside a CPU build of torch.
 
 `make peers` installs them into a folder of their own; how they import there is the product's own business, since a user
-who installs timm beside a CPU build of torch has the same torchvision (kvicreg/models/operators.py).
+who installs timm beside a CPU build of torch has the same torchvision (kvicreg/models/torchvision_import.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from kvicreg.models.operators import make_torchvision_importable
+from kvicreg.models.torchvision_import import make_torchvision_importable
 
 
 def import_or_skip(name: str) -> ModuleType:

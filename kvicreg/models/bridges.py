@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from kvicreg.models.encoder import EncoderOptions
-from kvicreg.models.operators import make_torchvision_importable
+from kvicreg.models.torchvision_import import make_torchvision_importable
 from kvicreg.models.weights import one_line
 from kvicreg.options import option
 

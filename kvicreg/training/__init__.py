@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from kvicreg.models.operators import make_torchvision_importable
+from kvicreg.models.torchvision_import import make_torchvision_importable
 
 if TYPE_CHECKING:
     from kvicreg.training.module import SelfSupervised

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from kvicreg.models import build_encoder, operators
+from kvicreg.models import build_encoder, torchvision_import
 from kvicreg.models.encoder import ENCODERS, IMAGENET
 from kvicreg.options import Values
 
@@ -59,7 +59,7 @@ def timm(monkeypatch):
         get_pretrained_cfg=lambda name: SimpleNamespace(to_dict=lambda: configs[name]) if name in configs else None
     )
     monkeypatch.setitem(sys.modules, "timm", library)
-    monkeypatch.setattr(operators.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torchvision_import.importlib.util, "find_spec", lambda name: None)
     return library
 
 
@@ -118,7 +118,7 @@ def test_models_that_timm_does_not_have_are_named(timm):
 @pytest.mark.parametrize(("package", "more"), [("timm", "$"), ("torchvision", " torchvision$")])
 def test_a_library_that_is_not_there_is_named(monkeypatch, package, more):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setattr(operators.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torchvision_import.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=rf"encoder '{package}:x' needs the package {package}: pip install .*'{more}"):
         build_encoder(f"{package}:x", 3, 32)
 
@@ -138,7 +138,7 @@ def torchvision(monkeypatch):
     library.models = SimpleNamespace(list_models=lambda module: names, get_model=get_model, asked=asked)
     monkeypatch.setitem(sys.modules, "torchvision", library)
     monkeypatch.setitem(sys.modules, "torchvision.models", library.models)
-    monkeypatch.setattr(operators.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torchvision_import.importlib.util, "find_spec", lambda name: None)
     return library.models
 
 
@@ -182,15 +182,15 @@ def test_operators_that_torchvision_misses_are_declared_once(monkeypatch, messag
             raise RuntimeError(message)
 
     library = SimpleNamespace(define=declared.append)
-    monkeypatch.setattr(operators, "_libraries", [])
-    monkeypatch.setattr(operators.torch.library, "Library", lambda *where: declared.append(where) or library)
+    monkeypatch.setattr(torchvision_import, "_libraries", [])
+    monkeypatch.setattr(torchvision_import.torch.library, "Library", lambda *where: declared.append(where) or library)
     fake = SimpleNamespace(import_module=import_module, util=SimpleNamespace(find_spec=lambda name: name))
-    monkeypatch.setattr(operators, "importlib", fake)
-    operators.make_torchvision_importable()
+    monkeypatch.setattr(torchvision_import, "importlib", fake)
+    torchvision_import.make_torchvision_importable()
     assert imported == ["torchvision"] * imports
     schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
     expected = [("torchvision", "DEF"), f"nms{schema}", f"qnms{schema}"]
     assert declared == (expected if imports == 2 else [])
     imported[:] = []
-    operators.make_torchvision_importable()
+    torchvision_import.make_torchvision_importable()
     assert imported == ["torchvision"], "what is declared is not declared again"
