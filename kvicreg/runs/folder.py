@@ -31,7 +31,7 @@ from kvicreg.runs.config import dump_settings, load_settings
 from kvicreg.runs.encoder import load_encoder, load_start, remove_encoder
 from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
-from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, split
+from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, run_and_checkpoint
 from kvicreg.runs.zoo import is_of_zoo, located
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically, write_json
 
@@ -50,7 +50,7 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path, self.which = split(path)
+        self.path, self.which = run_and_checkpoint(path)
 
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"

@@ -16,7 +16,7 @@ from kvicreg.runs.zoo import located
 
 __all__ = [
     "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "check_path", "checkpoint_path",
-    "has_encoder", "is_checkpoint", "split",
+    "has_encoder", "is_checkpoint", "run_and_checkpoint",
 ]  # fmt: skip
 
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
@@ -35,7 +35,7 @@ def checkpoint_path(folder: Path, which: Which) -> Path:
     return folder / "checkpoints" / f"{which}.ckpt"
 
 
-def split(path: str | Path) -> tuple[Path, Which | None]:
+def run_and_checkpoint(path: str | Path) -> tuple[Path, Which | None]:
     """The run folder that a path names, and which of its checkpoints, if it is that of one."""
     path = Path(path)
     for which in ("last", "best"):
@@ -70,7 +70,7 @@ class StoredEncoder:
     """
 
     def __init__(self, path: str | Path, which: Which | None = None) -> None:
-        folder, named = split(located(path))
+        folder, named = run_and_checkpoint(located(path))
         which = which or named
         check_path(folder)
         self.checkpoint: Path | None = None
