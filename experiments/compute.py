@@ -23,12 +23,12 @@ from experiments.common.cells import accuracies
 from experiments.common.correct import differences, differences_table, gather_correct, margin_changes
 from experiments.common.drawing import GREY, legend, look, panels
 from experiments.common.job import write
+from experiments.defaults_vs_vicreg import PUBLISHED, TUNED
 from experiments.study import tuned
 
 EPOCHS = {"smoke": (1, 2), "small": (1, 3, 10, 30), "full": (30, 100, 300)}
-RIVAL, TUNED = "vicreg, published", "vicreg, tuned"
 CONTENDERS: dict[str, dict[str, Any]] = {
-    RIVAL: {"method": "vicreg"},
+    PUBLISHED: {"method": "vicreg"},
     "rbf": {"kernel": "rbf"},
     "rbf, per view": {"kernel": "rbf", "spectrum": "per-view", "bandwidth": "median"},
     "linear": {"kernel": "linear"},
@@ -64,7 +64,7 @@ class Compute(Experiment, name="compute"):
 
     columns = ("core_seconds",)
     of_controls = False
-    few = {"only_names": (RIVAL, "rbf")}
+    few = {"only_names": (PUBLISHED, "rbf")}
 
     only_names: tuple[str, ...] = ()
     """Which of the contenders; by default all."""
@@ -91,7 +91,7 @@ class Compute(Experiment, name="compute"):
         return [
             job.cell({"name": name, "epochs": epochs}, data=self.data, seed=seed, epochs=epochs, **shared, **settings)
             for epochs, seed, (name, settings) in product(budgets, job.seeds, contenders.items())
-            if self.epochs or epochs < budgets[-1] or seed == job.seeds[0] or name in (RIVAL, "rbf")
+            if self.epochs or epochs < budgets[-1] or seed == job.seeds[0] or name in (PUBLISHED, "rbf")
         ]
 
     def train(self, job: Job, cell: Cell, folder: Path, **more: Any) -> None:
@@ -114,9 +114,9 @@ class Compute(Experiment, name="compute"):
         stored = gather_correct(result.job, self.stem, result.finished)
         of_forms = [cell for cell in result.cells if cell.labels["name"] in (*FORMS, TUNED)]
         return {
-            "above_vicreg": differences(result.cells, stored, RIVAL, ("epochs",)),
+            "above_vicreg": differences(result.cells, stored, PUBLISHED, ("epochs",)),
             "above_tuned": differences(of_forms, stored, TUNED, ("epochs",)),
-            "margin_changes": margin_changes(result.cells, stored, RIVAL, "epochs"),
+            "margin_changes": margin_changes(result.cells, stored, PUBLISHED, "epochs"),
             "core_seconds_per_image": costs(result.trained),
         }
 

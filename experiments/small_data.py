@@ -15,8 +15,8 @@ from typing import Any
 from experiments.common import Cell, Experiment, Job, Result, Row, tables
 from experiments.common.correct import differences, differences_table, gather_correct
 from experiments.common.drawing import GREY, legend, panels
-from experiments.compute import CONTENDERS, FORMS, RIVAL, plot_above
-from experiments.defaults_vs_vicreg import GRIDS, varied
+from experiments.compute import CONTENDERS, FORMS, plot_above
+from experiments.defaults_vs_vicreg import GRIDS, PUBLISHED, varied
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SmallData(Experiment, name="small-data"):
     """Forms of Kernel VICReg."""
 
     def cells(self, job: Job) -> list[Cell]:
-        names = (RIVAL, *self.forms)
+        names = (PUBLISHED, *self.forms)
         return [
             job.cell(
                 {"name": name, "images": size}, data=data, seed=seed, **varied(job, "images", size), **CONTENDERS[name]
@@ -45,7 +45,7 @@ class SmallData(Experiment, name="small-data"):
 
     def about(self, result: Result) -> dict[str, Any]:
         stored = gather_correct(result.job, self.stem, result.finished)
-        return {"above_vicreg": differences(result.cells, stored, RIVAL, ("data", "images"))}
+        return {"above_vicreg": differences(result.cells, stored, PUBLISHED, ("data", "images"))}
 
     def table(self, result: Result) -> str:
         parts = result.opening()

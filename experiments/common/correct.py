@@ -111,7 +111,7 @@ def differences(
 ) -> list[Row]:
     """What each name has above the rival where these columns agree, over the seeds and images of both.
 
-    p-values are corrected for all comparisons by the same score. One seed has none: the chance of training is not in it.
+    p-values are corrected for all comparisons by the same score. One seed has none.
     """
     of: dict[tuple[str, ...], dict[int, Cell]] = {}
     for cell in cells:
