@@ -44,8 +44,7 @@ NARROW = {
     "image_size": 64, "encoder": "resnet18", "width": 0.25, "stem": "imagenet", "images": None, "holdout": 0,
     "batch_size": 64,
 }  # fmt: skip
-"""The small budget on images of 64 pixels: each of them once as a rule, which is more images than six epochs of 10,000 have, in
-batches of 64, the command line's own on a CPU: four times the steps."""
+"""The small budget on images of 64 pixels: all of them, in batches of 64, the command line's own on a CPU."""
 
 
 class Source(NamedTuple):
