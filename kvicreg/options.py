@@ -13,7 +13,6 @@ import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
@@ -317,21 +316,27 @@ def _default(f: Field[Any]) -> Any:
     return f.default_factory() if f.default_factory is not MISSING else f.default
 
 
-@cache
+_HINTS: dict[type, dict[str, Any]] = {}
+_FIELDS: dict[type, tuple[Field[Any], ...]] = {}
+
+
 def _hints(cls: type) -> dict[str, Any]:
     """The types of a class's fields, worked out once."""
-    return typing.get_type_hints(cls)
+    if cls not in _HINTS:
+        _HINTS[cls] = typing.get_type_hints(cls)
+    return _HINTS[cls]
 
 
-@cache
 def _fields(cls: type[Options]) -> tuple[Field[Any], ...]:
     """The fields of a class of options; how they are made is checked once."""
-    if any(isinstance(value, Field) for value in vars(cls).values()):
-        raise TypeError(f"{cls.__name__} has settings, so write @dataclass(frozen=True, kw_only=True) above it")
-    for f in fields(cls):
-        if not ("family" in f.metadata or "argument" in f.metadata or _is_group(f)):
-            raise TypeError(f"{cls.__name__}.{f.name}: make it with option(default, help)")
-    return fields(cls)
+    if cls not in _FIELDS:
+        if any(isinstance(value, Field) for value in vars(cls).values()):
+            raise TypeError(f"{cls.__name__} has settings, so write @dataclass(frozen=True, kw_only=True) above it")
+        for f in fields(cls):
+            if not ("family" in f.metadata or "argument" in f.metadata or _is_group(f)):
+                raise TypeError(f"{cls.__name__}.{f.name}: make it with option(default, help)")
+        _FIELDS[cls] = fields(cls)
+    return _FIELDS[cls]
 
 
 def _argument(cls: type[Options]) -> str | None:
