@@ -22,6 +22,7 @@ from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.models.weights import save_weights
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.runs.durations import minutes
+from kvicreg.storage import message_of
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
@@ -165,8 +166,7 @@ def _fit(trainer: pl.Trainer, module: SelfSupervised, guard: StepGuard, checkpoi
     except (LookupError, AttributeError, TypeError, RuntimeError, InvalidVersion) as error:
         if checkpoint is None or guard.started or is_out_of_memory(error) or is_lost_process(error):
             raise
-        reason = " ".join(str(error).split())[:200]
-        what = f"{checkpoint} does not fit this run ({type(error).__name__}: {reason})"
+        what = f"{checkpoint} does not fit this run ({type(error).__name__}: {message_of(error)})"
         raise ValueError(f"{what}; {way_out(checkpoint)}") from error
 
 
