@@ -44,12 +44,14 @@ def located(path: str | Path) -> Path:
 
 
 def copied(name: str | Path, folder: Path) -> Path:
-    """A run folder of one's own with the files of such an encoder, for what is made of it; an earlier copy is kept."""
-    files = {file.name: file.read_bytes() for file in located(name).iterdir()}
-    is_used = folder.exists() and any(folder.iterdir())
-    if is_used and any(not (folder / n).is_file() or (folder / n).read_bytes() != files[n] for n in files):
-        raise FileExistsError(f"{folder} exists, and is no copy of {name}; choose another --out")
+    """A run folder of one's own with the files of such an encoder, for what is made of it; it may have been one."""
+    source = located(name)
+    weights = "encoder.safetensors"
+    if folder.exists() and any(folder.iterdir()):
+        own = folder / weights
+        if not own.is_file() or own.read_bytes() != (source / weights).read_bytes():
+            raise FileExistsError(f"{folder} exists, and is no copy of {name}; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in files.items():
-        write_atomically(folder / file, content)
+    for file in sorted(source.iterdir(), reverse=True):  # the weights first: a copy that was cut short is known by them
+        write_atomically(folder / file.name, file.read_bytes())
     return folder

@@ -83,4 +83,6 @@ def test_a_folder_for_an_encoder_of_the_package_is_for_that_one_alone(run, tmp_p
     assert "expected one zoo:NAME for --out" in capsys.readouterr().err
     assert main(["evaluate", "zoo:mnist", "--out", str(run)]) == 1
     assert f"{run} exists, and is no copy of zoo:mnist; choose another --out" in capsys.readouterr().err
-    assert copied("zoo:mnist", tmp_path / "own") == copied("zoo:mnist", tmp_path / "own")
+    own = copied("zoo:mnist", tmp_path / "own")
+    (own / "card.md").write_text("of an earlier version")
+    assert (copied("zoo:mnist", own) / "card.md").read_text() == (ZOO / "mnist" / "card.md").read_text()
