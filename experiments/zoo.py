@@ -73,14 +73,15 @@ class Zoo(Experiment, name="zoo"):
     def write(self, result: Result) -> None:
         super().write(result)
         zoo = self.zoo or (result.job.out / "zoo" if result.job.budget == "smoke" else ZOO)
+        of = tables.groups(result.rows, "data", "method")
         for cell in result.cells:
             data, run = cell.settings.data.short_name, result.job.runs / cell.name
             for row in result.trained:
                 if row["data"] == data and has_encoder(run):
-                    publish(run, zoo / data, row)
+                    publish(run, zoo / data, row, of[data, "random encoder"][0])
 
 
-def publish(run: Path, folder: Path, row: Row) -> None:
+def publish(run: Path, folder: Path, row: Row, untrained: Row) -> None:
     """Write a run's encoder, its description with what was measured, and its card."""
     folder.mkdir(parents=True, exist_ok=True)
     content = save(load_encoder(run).encoder.half().state_dict())
@@ -93,7 +94,7 @@ def publish(run: Path, folder: Path, row: Row) -> None:
     write_atomically(folder / DESCRIPTION, json.dumps(about, indent=2).encode() + b"\n")
     settings = RunFolder(run).settings.replace(out=f"runs/{row['data']}", data_root=None)
     (folder / "config.yaml").write_text(dump_settings(settings))
-    (folder / "card.md").write_text(card(row, about, len(content)))
+    (folder / "card.md").write_text(card(row, untrained, about, len(content)))
 
 
 def digits(encoder: nn.Module) -> float:
@@ -104,9 +105,18 @@ def digits(encoder: nn.Module) -> float:
     return knn(extract(encoder, fit), fit.labels, extract(encoder, score), score.labels, k=20).accuracy
 
 
-def card(row: Row, about: dict[str, Any], size: int) -> str:
+def card(row: Row, untrained: Row, about: dict[str, Any], size: int) -> str:
     """What somebody wants to know before taking an encoder."""
-    data, scores, name = DATA_SETS[row["data"]], about["results"], f"zoo:{row['data']}"
+    data, name = DATA_SETS[row["data"]], f"zoo:{row['data']}"
+    lines = {
+        f"linear probe, {row['fitted_on']:,} labels": "probe",
+        "linear probe, 1,000 labels": "probe_few",
+        "20 nearest neighbours": "knn",
+    }
+    scores = [
+        [line, f"{100 * about['results'][score]:.1f}", f"{100 * untrained[score]:.1f}"] for line, score in lines.items()
+    ]
+    heading = [f"percent of {row['data']}'s {row['scored_on']:,} test images", "this encoder", "untrained"]
     shape = f"{about['image_size']} pixels and {len(about['mean'])} channel(s) to {about['feature_dim']} features"
     return f"""# {name}
 
@@ -118,17 +128,13 @@ encoder = kvicreg.load_encoder("{name}")
 features = encoder(encoder.preprocess(uint8_images))
 ```
 
-| on {row["data"]}'s {row["scored_on"]:,} test images | percent |
-|---|---|
-| linear probe, {row["fitted_on"]:,} labels | {100 * scores["probe"]:.1f} |
-| linear probe, 1,000 labels | {100 * scores["probe_few"]:.1f} |
-| 20 nearest neighbours | {100 * scores["knn"]:.1f} |
-| 20 nearest neighbours on 2,000 digits of mnist-small, a check | {100 * scores["digits"]:.1f} |
+{tables.markdown(heading, scores)}
 
-Untrained encoders and raw pixels under the same protocol are in `docs/results/zoo.md` of the repository.
-
-- Data: {row["data"]}, {data.title}, all training images. Licence of the data: {data.licence}.
+- Data: {row["data"]}, {data.title}; all training images, {row["config"]["epochs"]} passes. Licence of the data:
+  {data.licence}.
 - Made by: `python -m experiments zoo --data {row["data"]}`, seed {row["seed"]}; its settings are in
   `config.yaml` beside this card.
+- A check that needs no download: {100 * about["results"]["digits"]:.1f} % of 2,000 digits of mnist-small by 20
+  neighbours among 2,000 others, which says nothing of its quality.
 - Weights' sha256: `{about["sha256"]}`
 """
