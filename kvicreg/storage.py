@@ -48,9 +48,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_json(path: Path, content: Any, indent: int = 2) -> None:
+def write_json(path: Path, content: Any) -> None:
     """Write plain values as JSON, so that a stop at any moment leaves the old content or the new, never a part."""
-    write_atomically(path, json.dumps(content, indent=indent).encode() + b"\n")
+    write_atomically(path, json.dumps(content, indent=2).encode() + b"\n")
 
 
 @contextmanager
