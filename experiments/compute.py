@@ -222,7 +222,7 @@ def draw(result: Result, path: Path) -> None:
             if name in cost:
                 seconds.plot([cost[name] * count for count in seen], score, **line(name))
         unlabelled = [100 * row["probe"] for row in result.trained if row["name"] != "supervised"] or [0.0, 100.0]
-        low, high = min(unlabelled) - 5, max(unlabelled) + 2  # with labels, and from pixels, it is far off
+        low, high = min(unlabelled) - 4.5, max(unlabelled) + 1.5  # with labels, and from pixels, it is far off
         levels = {name: 100 * tables.average(same) for name, same in controls.items() if name in CONTROLS}
         for axes, label in ((images, "images seen"), (seconds, "core-seconds of training")):
             for name in (name for name, level in levels.items() if low < level < high):
@@ -233,7 +233,7 @@ def draw(result: Result, path: Path) -> None:
             axes.xaxis.set_minor_formatter("")
             axes.grid(alpha=0.25)
         draw_above(result, above)
-        legend((images,), ncols=6)
+        legend((images,), ncols=6, handlelength=3.5)  # long enough to show dashes
 
 
 def draw_above(result: Result, axes: Any) -> None:

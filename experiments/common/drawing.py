@@ -20,7 +20,7 @@ GREY, ORANGE, BLUE, GREEN, PURPLE, RED, SKY = (
 LOOKS = {
     "linear": (ORANGE, "s"), "rbf": (BLUE, "o"), "laplacian": (GREEN, "^"), "rq": (PURPLE, "D"),
     "polynomial": (SKY, "v"), "rbf+linear": ("#000000", "P"), "vicreg": (RED, "X"),
-    "simclr": (SKY, "<"), "barlow-twins": (GREY, ">"), "byol": (GREY, "h"), "supervised": ("#b5b5b5", "*"),
+    "simclr": (SKY, "<"), "barlow-twins": (GREY, ">"), "byol": ("#8c6d31", "h"), "supervised": ("#b5b5b5", "*"),
 }  # fmt: skip
 """Colour and marker of each model."""
 STYLE: dict[Any, Any] = {
