@@ -134,6 +134,7 @@ features = encoder(encoder.preprocess(uint8_images))
   {data.licence}.
 - Made by: `python -m experiments zoo --data {row["data"]}`, seed {row["seed"]}; its settings are in
   `config.yaml` beside this card.
+- To measure it again: `kvicreg evaluate {name} --out runs/{row["data"]}`, on all labels and with more controls.
 - A check that needs no download: {100 * about["results"]["digits"]:.1f} % of 2,000 digits of mnist-small by 20
   neighbours among 2,000 others, which says nothing of its quality.
 - Weights' sha256: `{about["sha256"]}`

@@ -48,8 +48,8 @@ def copied(name: str | Path, folder: Path) -> Path:
     source = located(name)
     weights = "encoder.safetensors"
     if folder.exists() and any(folder.iterdir()):
-        own = folder / weights
-        if not own.is_file() or own.read_bytes() != (source / weights).read_bytes():
+        there = folder / weights
+        if not there.is_file() or there.read_bytes() != (source / weights).read_bytes():
             raise FileExistsError(f"{folder} exists, and is no copy of {name}; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     for file in sorted(source.iterdir(), reverse=True):  # the weights first: a copy that was cut short is known by them
