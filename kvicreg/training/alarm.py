@@ -34,9 +34,7 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
     scale = now.embedding_scale
     if scale < 1e-4 or (first is not None and scale < 1e-2 * first.embedding_scale):
         hidden, fixed = "", ""
-        if (
-            first is not None and now.bandwidth > first.bandwidth
-        ):  # gamma, which grows as what it is measured on shrinks
+        if first is not None and now.bandwidth > first.bandwidth:  # a gamma that grows as its embeddings shrink
             hidden, fixed = ", which a bandwidth that follows the batch hides from the loss", "a fixed gamma, "
         sentences.append(
             f"the embeddings shrink: their scale is {scale:.2g}{hidden}. Try {fixed}a lower learning_rate, or "
