@@ -24,6 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from experiments.common import Experiment, Job, Result, write
+from experiments.common.tables import markdown
 from experiments.common.versions import as_text, remark
 from kvicreg.sklearn import KernelVICReg
 
@@ -175,16 +176,16 @@ def as_markdown(rows: list[Row]) -> str:
     tables = list(dict.fromkeys(row["table"] for row in rows))
     parts = []
     for labels in LABELS:
-        lines = [f"| table | splits | width | {' | '.join(METHODS)} |", "|---" * (3 + len(METHODS)) + "|"]
+        lines = []
         above = dict.fromkeys(METHODS[:-1], 0)
         for table in tables:
             here = [row for row in rows if (row["table"], row["labels"]) == (table, labels)]
             scores = {m: 100 * np.array([row["accuracy"] for row in here if row["method"] == m]) for m in METHODS}
             cells = [f"{values.mean():.1f} ± {values.std():.1f}" for values in scores.values()]
-            lines.append(f"| {table} | {len(scores['PCA'])} | {here[-1]['width']} | {' | '.join(cells)} |")
+            lines.append([table, len(scores["PCA"]), here[-1]["width"], *cells])
             above = {m: n + int(scores[METHODS[-1]].mean() > scores[m].mean()) for m, n in above.items()}
         counts = ", ".join(f"{method} on {number}" for method, number in above.items())
         share = f"With {labels} of the labels, {len(tables)} of {len(TABLES)} tables measured"
         title = f"{share}: {METHODS[-1]} is above {counts}."
-        parts.append(f"{title}\n\n" + "\n".join(lines) + "\n")
+        parts.append(f"{title}\n\n{markdown(['table', 'splits', 'width', *METHODS], lines)}\n")
     return "\n".join(parts)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -82,25 +81,17 @@ def robustness(
     seed: int = 0,
 ) -> list[RobustnessCurve]:
     """Curves of a probe fitted on clean images; `encode(alter)` gives features of the altered test images."""
-    curves = []
-    clean: Interval | None = None
-    for shift in shifts:
-        accuracy = []
-        for severity in SEVERITIES:
-            if severity == 0 and clean is not None:  # severity 0 is the same for every shift
-                accuracy.append(clean)
-                continue
-            alter = partial(_alter, shift=shift, severity=severity, seed=seed)
-            correct = (probe.predict(encode(alter)) == labels.cpu()).float()
-            accuracy.append(bootstrap_interval(correct, seed=seed))
-            clean = accuracy[0]
-        unit, amounts = SHIFTS[shift]
-        curves.append(RobustnessCurve(shift, unit, amounts, accuracy))
-    return curves
 
+    def accuracy(shift: str, severity: int) -> Interval:
+        features = encode(lambda images, samples: shifted(images, shift, severity, samples, seed=seed))
+        return bootstrap_interval((probe.predict(features) == labels.cpu()).float(), seed=seed)
 
-def _alter(images: Tensor, samples: Tensor, *, shift: str, severity: int, seed: int) -> Tensor:
-    return shifted(images, shift, severity, samples, seed=seed)
+    clean, *beyond = SEVERITIES
+    unshifted = accuracy(shifts[0], clean)  # the same for every shift
+    return [
+        RobustnessCurve(shift, *SHIFTS[shift], [unshifted, *(accuracy(shift, severity) for severity in beyond)])
+        for shift in shifts
+    ]
 
 
 def _affine(x: Tensor, angle: Tensor, offset: Tensor | None = None) -> Tensor:

@@ -130,7 +130,7 @@ def load_encoder(
     stored.fill(encoder)
     if head is not None:
         stored.fill(head, "projector")
-    stored.tell()
+    stored.warn_if_unfinished()
     return whole.to(device).eval()
 
 

@@ -12,7 +12,7 @@ from kvicreg.data.options import DataOptions
 from kvicreg.data.presets import ViewOptions
 from kvicreg.methods import METHODS, MethodOptions
 from kvicreg.models.cnn import AutoOptions
-from kvicreg.models.encoder import ENCODERS, EncoderOptions
+from kvicreg.models.encoder import ENCODERS, EncoderOptions, Normalization
 from kvicreg.models.given import GivenEncoder
 from kvicreg.models.projector import ProjectorOptions
 from kvicreg.optimizers import OPTIMIZERS, OptimizerOptions
@@ -22,7 +22,7 @@ from kvicreg.runs.durations import minutes
 __all__ = ["EngineOptions", "ModelOptions", "RecordOptions", "ScheduleOptions", "Settings"]
 
 
-def numbers_of(normalize: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def read_normalization(normalize: str) -> Normalization:
     """The mean and the deviation of each channel that a text such as 0.5,0.5,0.5/0.25,0.25,0.25 gives."""
     try:
         mean, std = (tuple(float(number) for number in part.split(",")) for part in normalize.split("/"))
@@ -32,7 +32,7 @@ def numbers_of(normalize: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
         raise ValueError(
             f"normalize: expected data, or MEAN,.../STD,... such as 0.5,0.5,0.5/0.25,0.25,0.25, got {normalize!r}"
         ) from error
-    return mean, std
+    return Normalization(mean, std)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class ModelOptions(Options):
         if self.pretrained and self.init is not None:
             raise ValueError("pretrained and init are two starts: give one of them")
         if self.normalize not in (None, "data"):
-            numbers_of(self.normalize)
+            read_normalization(self.normalize)
 
     @property
     def has_start(self) -> bool:
@@ -207,9 +207,9 @@ class Settings(Options):
 
     def agrees_with(self, other: Settings) -> bool:
         """Whether a run with the settings `other`, resolved, is what these settings ask for."""
-        return not self.beyond(other)
+        return not self.missing_from(other)
 
-    def beyond(self, other: Settings) -> dict[str, Any]:
+    def missing_from(self, other: Settings) -> dict[str, Any]:
         """What these settings ask for that a run with the settings `other`, resolved, is not, by flat name.
 
         What these leave open may be anything there; where the run and its data lie does not matter, and what was given

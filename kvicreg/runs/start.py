@@ -69,7 +69,7 @@ def _weights(path: str) -> dict[str, Tensor]:
     if not _is_of_a_run(path):
         return read_checkpoint(path)
     stored = StoredEncoder(path)
-    stored.tell()
+    stored.warn_if_unfinished()
     return stored.weights()
 
 

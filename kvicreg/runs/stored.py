@@ -121,8 +121,8 @@ class StoredEncoder:
             return hashlib.sha256(self._file("encoder").read_bytes()).hexdigest()
         return hashlib.sha256(serialized(self.weights())).hexdigest()
 
-    def tell(self) -> None:
-        """Say so where the weights are those of a checkpoint."""
+    def warn_if_unfinished(self) -> None:
+        """Say so where the weights are those of a checkpoint, not of a finished run."""
         if self.checkpoint is not None:
             what = (
                 "has not finished: this is the encoder of its checkpoint" if not self.is_finished else "by checkpoint"

@@ -14,10 +14,10 @@ from kvicreg.data.addresses import key
 from kvicreg.measures.features import recorded_source
 from kvicreg.methods import Method
 from kvicreg.models.blocks import blocks, frozen_blocks
-from kvicreg.models.encoder import Normalization, feature_dim
+from kvicreg.models.encoder import feature_dim
 from kvicreg.models.given import GivenEncoder
 from kvicreg.runs import Settings
-from kvicreg.runs.settings import numbers_of
+from kvicreg.runs.settings import read_normalization
 from kvicreg.runs.start import fill_with_start, start_normalization
 
 __all__ = ["build_groups", "build_method", "build_views", "check_count", "learning_rates", "resolve"]
@@ -31,7 +31,7 @@ def build_views(settings: Settings, data: ImageData) -> Views:
     config, normalize = settings.views.config(data.name, data.shape[2]), settings.model.normalize
     numbers = start_normalization(settings.model, data.shape[0]) if normalize is None else None
     if normalize not in (None, "data"):
-        numbers = Normalization(*numbers_of(normalize))
+        numbers = read_normalization(normalize)
         if len(numbers.mean) != data.shape[0]:
             raise ValueError(f"normalize: {data.name} has {data.shape[0]} channels, got {len(numbers.mean)} means")
     if numbers is None:

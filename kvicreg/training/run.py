@@ -120,7 +120,7 @@ def _read(
     A run that goes on stays what it was `before`; for another, what is left open must fit the images and the machine.
     """
     if before is not None:
-        settings = continued(before, settings.beyond(before.settings))
+        settings = continued(before, settings.missing_from(before.settings))
     if data is None:
         console.print(f"Reading {settings.data.source} ...", highlight=False, soft_wrap=True)
     if before is not None:

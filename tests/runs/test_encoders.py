@@ -113,15 +113,15 @@ def test_a_checkpoint_has_the_encoder_or_its_average(run, average, caplog):
     }
     assert set(stored.weights("projector")) == set(Projector(128, 16, 8, 2).state_dict())
     assert stored.sha256() == RunFolder(run.path).encoder_hash
-    stored.tell()
+    stored.warn_if_unfinished()
     assert caplog.messages == [
         f"{run.path} has not finished: this is the encoder of its checkpoint last.ckpt, epoch 2, step 7."
     ]
     write_encoder(run.path)
     caplog.clear()
-    StoredEncoder(run.path).tell()
+    StoredEncoder(run.path).warn_if_unfinished()
     assert caplog.messages == []
-    StoredEncoder(run.path, "last").tell()
+    StoredEncoder(run.path, "last").warn_if_unfinished()
     assert caplog.messages == [f"{run.path} by checkpoint last.ckpt, epoch 2, step 7."]
     assert all(
         value.equal(expected[k]) for k, value in load_encoder(run.path, which="last").encoder.state_dict().items()

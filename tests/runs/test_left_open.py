@@ -7,7 +7,7 @@ import pytest
 from kvicreg.runs import Settings, load_settings
 from kvicreg.runs.config import dump_settings, recipe, recipes
 from kvicreg.runs.durations import in_words, minutes
-from kvicreg.runs.settings import numbers_of
+from kvicreg.runs.settings import read_normalization
 
 
 def test_lengths_of_time_are_read_and_written_as_people_do():
@@ -23,7 +23,7 @@ def test_lengths_of_time_are_read_and_written_as_people_do():
 
 
 def test_normalizations_are_read():
-    assert numbers_of("0.5,0.25/1,2") == ((0.5, 0.25), (1, 2))
+    assert read_normalization("0.5,0.25/1,2") == ((0.5, 0.25), (1, 2))
     for wrong in ("0.5", "0.5/0", "0.5/-1", "0.5,1/1", "nan/1", "1/2/3", "a/b"):
         with pytest.raises(ValueError, match=f"normalize: expected data, or .*got {wrong!r}"):
             Settings.of(normalize=wrong)
@@ -50,12 +50,12 @@ def test_the_batch_size_follows_the_number_of_images(images, processes, most, ex
 def test_a_run_is_what_is_asked_for_or_what_differs_is_told():
     run = Settings.of(data="mnist", epochs=3, temperature=0.3, method="simclr", out="a").usual()
     assert Settings.of(data="mnist", epochs=3, temperature=0.3, method="simclr", out="b").agrees_with(run)
-    assert Settings.of(data="mnist", epochs=4, temperature=0.1, method="simclr").beyond(run) == {
+    assert Settings.of(data="mnist", epochs=4, temperature=0.1, method="simclr").missing_from(run) == {
         "epochs": 4,
         "temperature": 0.1,
     }
-    assert Settings.of(data="mnist", method="simclr", width=0.5, temperature=0.3).beyond(run) == {"width": 0.5}
-    assert Settings.of(data="cifar10", method="simclr", temperature=0.3).beyond(run) == {"data": "cifar10"}
+    assert Settings.of(data="mnist", method="simclr", width=0.5, temperature=0.3).missing_from(run) == {"width": 0.5}
+    assert Settings.of(data="cifar10", method="simclr", temperature=0.3).missing_from(run) == {"data": "cifar10"}
 
 
 def test_what_is_left_open_is_as_usual():

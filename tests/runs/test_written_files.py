@@ -56,8 +56,8 @@ def test_images_from_python_are_no_matter_of_settings():
     assert given_name(given) == "mine"
     assert given_name("mnist") is None
     settings = Settings.of(data="mnist")
-    assert settings.beyond(Settings.of(data=given).resolved_method()) == {}
-    assert settings.beyond(Settings.of(data="cifar10").resolved_method()) == {"data": "mnist"}
+    assert settings.missing_from(Settings.of(data=given).resolved_method()) == {}
+    assert settings.missing_from(Settings.of(data="cifar10").resolved_method()) == {"data": "mnist"}
 
 
 class Planted:
