@@ -53,6 +53,6 @@ def check_limits(name: str, value: Any, limits: dict[str, float]) -> None:
         "at_most": lambda limit: value <= limit,
     }
     if not all(tests[kind](limit) for kind, limit in limits.items()):
-        words = " and ".join(f"{kind.replace('_', ' ')} {limit:g}" for kind, limit in limits.items())
+        words = " and ".join(f"{kind.replace('_', ' ')} {limit:.10g}" for kind, limit in limits.items())
         words = "positive" if words == "above 0" else words
         raise ValueError(f"{name} must be {words}, got {value}")

@@ -23,7 +23,7 @@ def evaluate(
         kvicreg evaluate runs/first
         kvicreg evaluate runs/rbf runs/laplacian runs/vicreg
         kvicreg evaluate runs/cifar10 --on stl10
-        kvicreg evaluate zoo:mnist --out runs/zoo-mnist
+        kvicreg evaluate zoo:mnist --on mnist-small --out runs/zoo-mnist
 
     Args:
         runs: run folders; of several a comparison is printed.
@@ -53,4 +53,5 @@ def evaluate(
     print("\n".join(result["verdict"] for result in results))
     print(comparison_table(runs, on=options.on))
     written = ", ".join(str(RunFolder(run).results_path(options.on)) for run in runs)
-    return f"Results: {written}. Next: kvicreg report {' '.join(map(str, runs))}"
+    page = "" if options.on else f" Next: kvicreg report {' '.join(map(str, runs))}"  # which shows the run's own data
+    return f"Results: {written}.{page}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,8 @@ def load(
         check_channels(channels)
     name = str(source)
     if name in DATA_SETS:
+        if Path(name).is_dir():
+            _tell_whose_name(name)
         is_array = name not in ("tiny-imagenet", "imagenet100")
         for given in sorted(options.given().keys() - (() if is_array else {"fit"})):
             raise ValueError(f"{given}: {name} is a data set known by name, which does not read it")
@@ -74,6 +78,12 @@ def load(
         hint = f"did you mean {near[0]!r}?" if near else f"the names are {', '.join(DATA_SETS)}"
         raise ValueError(f"data: {name!r} is neither a data set's name nor a folder or file here; {hint}")
     return _loaded(opened, source_name(name), split, image_size, channels, options)
+
+
+@cache
+def _tell_whose_name(name: str) -> None:
+    """Say, once, that a folder here is not what is read."""
+    logging.getLogger("kvicreg").warning("%s is the data set of that name; for the folder here write ./%s", name, name)
 
 
 def source_name(source: str) -> str:

@@ -58,13 +58,17 @@ class PretrainedEncoder(nn.Module):
 
         They are uint8, or where the encoder was trained on deeper images, floats of the same scale: 0 black, 255 white.
         """
+        if not isinstance(images, Tensor):
+            raise TypeError(f"images must be a tensor, uint8 of shape (b, c, h, w), got {type(images).__name__}")
         is_deep = images.is_floating_point() and self.description.get("intensity") is not None
         if not (images.dtype == torch.uint8 or is_deep) or images.ndim != 4:
             raise ValueError(f"images must be uint8 of shape (b, c, h, w), got {images.dtype} {tuple(images.shape)}")
+        given, channels = images.shape[1], self.mean.shape[1]
+        if given not in (channels, 1) and (given, channels) != (3, 1):
+            raise ValueError(f"images must be (b, {channels}, h, w), got {tuple(images.shape)}")
         x = images.to(self.mean.device).float() / 255.0  # not in place: floats are the caller's own
-        channels = self.mean.shape[1]
         x = _square(x, self.image_size, self.description.get("fit", "crop"))
-        if x.shape[1] != channels:
+        if given != channels:
             if channels == 1:
                 x = (x * x.new_tensor(GREY).view(1, 3, 1, 1)).sum(1, keepdim=True)
             else:

@@ -68,8 +68,8 @@ class RunFolder:
         if is_of_zoo(path):
             located(path)  # or an error that says which there are
             raise ValueError(
-                f"{path} comes with kvicreg and is only read, by embed and explore, and with --out by evaluate and "
-                f"export: kvicreg train --init {path} makes a run of your own from it"
+                f"{path} comes with kvicreg and is only read: kvicreg evaluate {path} --out DIR makes a run folder of "
+                f"it, for results and reports, and kvicreg train --init {path} trains one of your own from it"
             )
         run = cls(path)
         if not run.path.exists():

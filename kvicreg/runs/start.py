@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
+from kvicreg.data.given import given_name
 from kvicreg.models.checkpoints import read_checkpoint
 from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.encoder import Normalization
@@ -33,7 +34,7 @@ def check_start(model: ModelOptions) -> None:
 
 
 def like_start(settings: Settings) -> Settings:
-    """The settings with the encoder of the run that they start from, where they leave it open."""
+    """The settings with the encoder of the run that they start from, and its grey images, where they leave it open."""
     model = settings.model
     is_open = isinstance(model.encoder, AutoOptions) and not model.encoder.given()
     if not is_open or model.init is None or not _is_of_a_run(model.init):
@@ -42,6 +43,8 @@ def like_start(settings: Settings) -> Settings:
     if about["name"] == "custom":
         return settings
     network = {name: value for name, value in about.items() if name not in ("name", "in_channels", "image_size")}
+    if about["in_channels"] == 1 and settings.data.channels is None and given_name(settings.data.source) is None:
+        network["channels"] = 1  # files are read in colour otherwise, to which a grey encoder can't be adapted
     return settings.replace(encoder=about["name"], **network)
 
 

@@ -323,3 +323,10 @@ def test_known_images_are_brought_to_a_size_and_channels() -> None:
         load("mnist-small", channels=2).fetch(torch.tensor([5]))[:, 1], whole.fetch(torch.tensor([5]))[:, 0]
     )
     assert len(load("digits")) == 1797 - 360
+
+
+def test_a_folder_that_is_called_like_a_data_set_is_told_to_be_another(tmp_path: Path, monkeypatch, caplog) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert len(load("digits")) == 1437
+    assert caplog.messages == ["digits is the data set of that name; for the folder here write ./digits"]

@@ -35,6 +35,13 @@ def test_an_encoder_of_deep_images_takes_floats_from_black_to_white():
         encoder(intensity="0:4095").preprocess(x.long())
 
 
+def test_what_is_no_batch_of_images_is_told_so():
+    with pytest.raises(TypeError, match="images must be a tensor, uint8 of shape .* got ndarray"):
+        encoder().preprocess(images(2, 3, 16, 16).numpy())
+    with pytest.raises(ValueError, match=r"images must be \(b, 3, h, w\), got \(2, 16, 16, 3\)"):
+        encoder().preprocess(images(2, 16, 16, 3))
+
+
 def test_without_an_early_map_there_is_none():
     assert SmallCNN(3).early_pool is None
     assert SmallCNN(3, early_pool=2).feature_dim == SmallCNN(3).feature_dim + 64 * 4

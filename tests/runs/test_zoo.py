@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 from experiments.zoo import digits
@@ -42,6 +43,16 @@ def test_training_starts_from_one_and_takes_its_encoder(tmp_path, capsys):
     assert "Starts from zoo:mnist: " in capsys.readouterr().out
     published = load_encoder("zoo:mnist").encoder.state_dict()
     assert all(torch.equal(value, published[key]) for key, value in trained.items())
+
+
+def test_a_grey_one_reads_files_in_grey(tmp_path, capsys):
+    (tmp_path / "scans").mkdir()
+    for number in range(40):
+        Image.new("L", (28, 28), 6 * number).save(tmp_path / "scans" / f"{number}.png")
+    settings = {"init": "zoo:mnist", "batch_size": 8, "epochs": 1, "out": str(tmp_path / "run")}
+    run = train(Settings.of(data=str(tmp_path / "scans"), **settings))
+    assert "channels: 1" in (run / "config.yaml").read_text()
+    assert "100.0% of the encoder's numbers" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [evaluate, read_run, replay, export])
