@@ -29,7 +29,7 @@ def test_an_encoder_comes_as_its_card_says(name):
     scores, card = encoder.description["results"], (folder / "card.md").read_text()
     assert digits(encoder) == pytest.approx(scores["digits"], abs=0.002)
     assert all(f"| {100 * scores[name]:.1f} | " in card for name in ("probe", "probe_few", "knn"))
-    assert f": {100 * scores['digits']:.1f} % of 2,000 digits" in card
+    assert f"{100 * scores['digits']:.1f} % of 2,000 others" in card
     assert encoder.description["sha256"] in card
     assert (folder / "encoder.safetensors").stat().st_size < 10_000_000
     weights = load_file(folder / "encoder.safetensors").values()
