@@ -120,8 +120,9 @@ def card(row: Row, controls: Sequence[Row], about: dict[str, Any], size: int) ->
     side, channels = about["image_size"], len(about["mean"])
     return f"""# {name}
 
-An image encoder, trained without labels by Kernel VICReg ({row["kernel"]}): {about["architecture"]["name"]}, images of
-{side} pixels and {channels} channel{"s" * (channels > 1)} to {about["feature_dim"]} features; {size / 1e6:.2f} MB in float16.
+An image encoder, trained without labels by Kernel VICReg ({row["kernel"]}): {about["architecture"]["name"]}, images
+of {side} pixels and {channels} channel{"s" * (channels > 1)} to {about["feature_dim"]} features;
+{size / 1e6:.2f} MB in float16.
 
 ```python
 import kvicreg, torch
