@@ -28,7 +28,7 @@ from kvicreg.storage import write_atomically
 MODELS: dict[str, dict[str, Any]] = {
     "mnist": {"epochs": 10},
     "fashion-mnist": {"epochs": 10},
-    "cifar10": {"epochs": 8, **ENCODERS["resnet18"]},
+    "cifar10": {"epochs": 16, **ENCODERS["resnet18"]},
     "tiny-imagenet": {"epochs": 3, "batch_size": 64},
 }
 """What is trained on each data set beside the small budget's settings."""
