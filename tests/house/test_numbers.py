@@ -49,6 +49,12 @@ def mean(file, key="probe", **where):
     return 100 * statistics.mean(values(file, key, **where).values())
 
 
+def only(file, key, **where):
+    """What the one row with these values has."""
+    (row,) = rows(file, **where)
+    return row[key]
+
+
 def margin(file, name, key="probe", rival="vicreg, tuned", **where):
     """How far a row is above its rival, on average over the seeds of both, in points."""
     where = {"grid": "", **where}
@@ -100,6 +106,7 @@ LANGUAGE = {
     "lost_margin": lost_margin,
     "rows": rows,
     "mean": mean,
+    "only": only,
     "margin": margin,
     "KERNELS": KERNELS,
     "abs": abs,
