@@ -19,6 +19,7 @@ from kvicreg.evaluation import probes
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 COMMANDS = {
     "table1": ("table1", {}, ()),
+    "table1-3-epochs": ("table1-3-epochs", {}, ()),
     "table2": ("table2", {}, (0,)),
     "table3": ("table3", {}, ()),
     "mnist": ("mnist", {}, ()),
