@@ -123,7 +123,9 @@ class Compute(Experiment, name="compute"):
     def table(self, result: Result) -> str:
         parts = result.opening(intervals=False)
         if result.trained:
-            parts += [f"Runs: {seeds(result)}. {IN_BRACKETS}\n", scores_table(result), ""]
+            scores = scores_table(result)
+            single = " †: one seed where others have more." if "†" in scores else ""
+            parts += [f"Runs: {seeds(result)}.{single} {IN_BRACKETS}\n", scores, ""]
             parts += all_labels(result.trained)
             for key, rival in {"above_vicreg": "as published", "above_tuned": "with tuned weights"}.items():
                 if rows := result.about[key]:
@@ -148,7 +150,8 @@ def seeds(result: Result) -> str:
     for epochs, rows in by_epochs(result):
         counts = [len(tables.groups(same, "seed")) for same in tables.groups(rows, "name").values()]
         budgets.setdefault(" to ".join(map(str, sorted({min(counts), max(counts)}))), []).append(str(epochs))
-    return "; ".join(f"{count} seeds for {', '.join(epochs)} epochs" for count, epochs in budgets.items())
+    counted = {count: "one seed" if count == "1" else f"{count} seeds" for count in budgets}
+    return "; ".join(f"{counted[count]} for {', '.join(epochs)} epochs" for count, epochs in budgets.items())
 
 
 def costs(rows: Sequence[Row]) -> dict[str, float]:
@@ -164,15 +167,17 @@ def images_seen(row: Row) -> int:
 
 
 def scores_table(result: Result) -> str:
-    """Linear probe / 20-NN of each method at each budget, with its core-seconds."""
+    """Linear probe / 20-NN of each method at each budget, with its core-seconds; † where it has one seed of several."""
     cost, budgets = costs(result.trained), [epochs for epochs, _ in by_epochs(result)]
     of = tables.groups(result.trained, "name", "epochs")
+    most = max(map(len, of.values()))
 
     def text(name: str, epochs: int) -> str:
         if not (same := of.get((name, epochs))):
             return ""
         seconds = f" ({cost[name] * images_seen(same[0]):.0f})" if name in cost else ""
-        return f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}{seconds}"
+        mark = " †" if len(same) == 1 < most else ""
+        return f"{100 * tables.average(same):.1f} / {100 * tables.average(same, 'knn'):.1f}{seconds}{mark}"
 
     names = sorted(tables.groups(result.trained, "name"), key=lambda name: -max(map(tables.average, of_name(of, name))))
     lines = [[name, *(text(name, epochs) for epochs in budgets)] for name in names]

@@ -159,14 +159,19 @@ def margin_changes(cells: Sequence[Cell], correct: Correct, rival: str, column: 
 
 
 def differences_table(rows: Sequence[Row], at: Sequence[str]) -> str:
-    """A line for each name and score, a column for each place; a star where zero is out, † where there is one seed."""
+    """A line for each name and score, a column for each place; a star where zero is out, † where there is one seed.
+
+    Where some have more seeds than two, a difference of two says so.
+    """
     places, of = tables.groups(rows, *at), tables.groups(rows, "name", "score")
+    most = max(row["seeds"] for row in rows)
 
     def text(row: Row | None) -> str:
         if row is None:
             return ""
         mark = " †" if row["seeds"] == 1 else " *" if row["p_corrected"] < 0.05 else ""
-        return f"{row['points']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f}){mark}"
+        fewer = f", {row['seeds']} seeds" if 1 < row["seeds"] < most else ""
+        return f"{row['points']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f}){fewer}{mark}"
 
     lines = []
     for (name, score), same in of.items():

@@ -8,7 +8,9 @@ as the comment has it, and is what the expression gives, rounded to as many plac
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 import statistics
 from collections import Counter
@@ -97,7 +99,23 @@ def cost_above_vicreg(name):
     return 100 * (seconds[name] / seconds["vicreg, published"] - 1)
 
 
+def loss_time(name, batch, width, rival):
+    """How many times as long as a rival a loss takes: VICReg as published, or another of ours; two views, exact."""
+    place = {"batch": batch, "width": width, "views": 2, "approximation": "exact", "peer": "published"}
+    ratios = {row["loss"]: row["ratio"] for row in table("bench-loss/bench-loss")["rows"] if {**row, **place} == row}
+    return ratios[name] / (1 if rival == "published" else ratios[rival])
+
+
+def time_in_points(name):
+    """What the core-seconds a kernel takes more are worth between budgets, in points by VICReg's own curve."""
+    more = math.log(1 + cost_above_vicreg(name) / 100)
+    curve = [(math.log(epochs), mean("compute", name="vicreg, published", epochs=epochs)) for epochs in (1, 3, 10, 30)]
+    return [more * (later[1] - first[1]) / (later[0] - first[0]) for first, later in itertools.pairwise(curve)]
+
+
 LANGUAGE = {
+    "time_in_points": time_in_points,
+    "loss_time": loss_time,
     "share_of_a_step": share_of_a_step,
     "cost_above_vicreg": cost_above_vicreg,
     "photographs": photographs,
