@@ -68,7 +68,7 @@ def test_no_folder_is_wrong_usage(command):
 def test_an_encoder_that_comes_with_the_package_is_evaluated_in_a_folder_of_ones_own(tmp_path, capsys):
     few = ["--on", "mnist-small", "--map-images", "0", "--robustness-images", "0"]
     assert main(["evaluate", "zoo:mnist", *few]) == 1
-    assert "is only read, by embed and explore, and with --out by evaluate" in capsys.readouterr().err
+    assert "is only read: kvicreg evaluate zoo:mnist --out DIR makes a run folder of it" in capsys.readouterr().err
     before = {file: file.read_bytes() for file in (ZOO / "mnist").iterdir()}
     own = tmp_path / "own"
     assert main(["evaluate", "zoo:mnist", "--out", str(own), *few]) == 0
