@@ -20,7 +20,14 @@ from torch import nn
 
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
 from experiments.common.cells import accuracies
-from experiments.common.correct import differences, differences_table, gather_correct, margin_changes
+from experiments.common.correct import (
+    SINGLE,
+    differences,
+    differences_table,
+    gather_correct,
+    margin_changes,
+    margin_text,
+)
 from experiments.common.drawing import GREY, legend, look, panels
 from experiments.common.job import write
 from experiments.defaults_vs_vicreg import PUBLISHED, TUNED
@@ -202,10 +209,11 @@ def changes_table(rows: Sequence[Row]) -> str:
     of, budgets = tables.groups(rows, "name", "score"), sorted({row["to"] for row in rows})
     lines = []
     for (name, score), same in of.items():
-        at = {row["to"]: f"{row['points']:+.1f} ({row['low']:+.1f} to {row['high']:+.1f})" for row in same}
+        at = {row["to"]: margin_text(row) for row in same}
         lines.append([name, tables.SCORES[score], *(at.get(epochs, "") for epochs in budgets)])
     heading = ["", "score", *(f"{epochs} epochs less {rows[0]['from']}" for epochs in budgets)]
-    return f"{tables.markdown(heading, lines)}\n\n95 % intervals by the same bootstrap, not corrected."
+    note = f" {SINGLE}" if any(row["seeds"] == 1 for row in rows) else ""
+    return f"{tables.markdown(heading, lines)}\n\n95 % intervals by the same bootstrap, not corrected.{note}"
 
 
 def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:

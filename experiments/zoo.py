@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from kvicreg.runs import RunFolder, load_encoder
 from kvicreg.runs.config import dump_settings
 from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, has_encoder
 from kvicreg.runs.zoo import ZOO
-from kvicreg.storage import write_atomically
+from kvicreg.storage import write_atomically, write_json
 
 MODELS: dict[str, dict[str, Any]] = {
     "mnist": {"epochs": 10},
@@ -92,10 +91,10 @@ def publish(run: Path, folder: Path, row: Row, controls: Sequence[Row]) -> None:
         "licence": DATA_SETS[row["data"]].licence,
     }  # fmt: skip
     write_atomically(folder / WEIGHTS, content)
-    write_atomically(folder / DESCRIPTION, json.dumps(about, indent=2).encode() + b"\n")
+    write_json(folder / DESCRIPTION, about)
     settings = RunFolder(run).settings.replace(out=f"runs/{row['data']}", data_root=None)
-    (folder / "config.yaml").write_text(dump_settings(settings))
-    (folder / "card.md").write_text(card(row, controls, about, len(content)))
+    write_atomically(folder / "config.yaml", dump_settings(settings).encode())
+    write_atomically(folder / "card.md", card(row, controls, about, len(content)).encode())
 
 
 def digits(encoder: nn.Module) -> float:
@@ -139,7 +138,8 @@ with torch.no_grad():
   {data.licence}; of the weights: MIT, as kvicreg's, as far as that allows it.
 - Made by: `python -m experiments zoo --data {row["data"]}`, seed {row["seed"]}; its settings are in
   `config.yaml` beside this card.
-- To measure it yourself: `kvicreg evaluate {name} --out runs/{row["data"]}`. Its probe is fitted on all labels, so
+- To measure it yourself: `kvicreg data get {row["data"]}`, then
+  `kvicreg evaluate {name} --out runs/{row["data"]}`. Its probe is fitted on all labels, so
   that it comes out higher than the table's.
 - To see that the file loads right: 20 neighbours among 2,000 digits of mnist-small tell
   {100 * about["results"]["digits"]:.1f} % of 2,000 others, which says nothing of its quality.

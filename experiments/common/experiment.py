@@ -251,7 +251,7 @@ class Experiment:
         """Write the table and the numbers."""
         text = self.table(result)
         closing = [FORMER_FORM] if self.former and result.trained else []
-        closing += [] if "seconds" in text else tables.costs(result.trained)
+        closing += [] if "seconds" in text else tables.seconds_line(result.trained)
         result.job.write(self.stem, result.rows, "\n".join([text.rstrip("\n"), *closing, ""]), **result.about)
 
     @classmethod

@@ -114,7 +114,7 @@ def summary(rows: Sequence[Row], *, digits: int = 1) -> str:
     return markdown(["method", *SCORES.values(), "seeds", "seconds of training"], lines)
 
 
-def costs(rows: Iterable[Row]) -> list[str]:
+def seconds_line(rows: Iterable[Row]) -> list[str]:
     """A sentence with the mean seconds of a run of each method on each data set, for tables that have no column."""
     timed = named({**row, "name": None} for row in rows if row.get("seconds"))
     of, several = groups(timed, "name", "data"), len(groups(timed, "data")) > 1

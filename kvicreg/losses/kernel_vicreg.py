@@ -14,7 +14,7 @@ from kvicreg.kernels.tensors import full_precision
 from kvicreg.losses.groups import group_views
 from kvicreg.losses.kernel_loss import KernelLoss
 from kvicreg.losses.mixture import constant_shares, is_learnt, pairs_objective
-from kvicreg.losses.terms import LossTerms, check_views, setting, with_settings
+from kvicreg.losses.terms import LossTerms, check_views, setting, told_weights, with_settings
 from kvicreg.losses.three_terms import (
     CovarianceForm,
     KernelVICRegOptions,
@@ -159,8 +159,8 @@ class KernelVICRegLoss(KernelLoss):
     def extra_repr(self) -> str:
         o = self.options
         return (
-            f"parametrization={o.parametrization!r}, spectrum={o.spectrum!r}, "
-            f"weights=({', '.join(f'{w:g}' for w in o.weights)}), threshold={o.threshold:g}, eps={o.eps:g}, "
+            f"parametrization={o.parametrization!r}, spectrum={o.spectrum!r}, {told_weights(o.weights)}, "
+            f"threshold={o.threshold:g}, eps={o.eps:g}, "
             f"covariance={o.covariance!r}, include_diagonal={o.include_diagonal}, gather={self.gather}"
         )
 

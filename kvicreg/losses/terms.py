@@ -75,6 +75,11 @@ def weights_or(defaults: tuple[float, float, float], options: Options) -> tuple[
     return alpha, beta, zeta
 
 
+def told_weights(weights: tuple[float, float, float]) -> str:
+    """The three weights by name, for what a loss prints of itself."""
+    return ", ".join(f"{name}={weight:g}" for name, weight in zip(WEIGHTS, weights, strict=True))
+
+
 def with_settings(options: O, settings: dict[str, Any]) -> O:
     """The options with the settings that a function was given one by one."""
     return options.replace(**settings) if settings else options

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.kernels.tensors import full_precision, is_concrete
-from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, weights_or, with_settings
+from kvicreg.losses.terms import LossTerms, TermsLoss, setting, stack_views, told_weights, weights_or, with_settings
 from kvicreg.operators.build import check_samples
 from kvicreg.operators.covariance import CovarianceOperator
 from kvicreg.operators.shard import Shard
@@ -115,8 +115,8 @@ class VICRegLoss(TermsLoss):
     def extra_repr(self) -> str:
         o = self.options
         return (
-            f"convention={o.convention!r}, weights=({', '.join(f'{w:g}' for w in o.weights)}), "
-            f"threshold={o.threshold:g}, eps={o.eps:g}, gather={self.gather}"
+            f"convention={o.convention!r}, {told_weights(o.weights)}, threshold={o.threshold:g}, eps={o.eps:g}, "
+            f"gather={self.gather}"
         )
 
 

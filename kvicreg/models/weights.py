@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from kvicreg.storage import write_atomically
+from kvicreg.storage import message_of, write_atomically
 
 __all__ = ["fill", "one_line", "read_safetensors", "save_weights", "serialized"]
 
@@ -44,9 +44,9 @@ def fill(module: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
     try:
         module.load_state_dict(weights)
     except (RuntimeError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path} does not fit the encoder: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{path} does not fit the encoder: {message_of(error)}") from error
 
 
 def one_line(error: Exception) -> str:
     """An error's kind and message, short enough for a sentence."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    return f"{type(error).__name__}: {message_of(error)}"

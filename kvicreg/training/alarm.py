@@ -17,7 +17,7 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
     Args:
         now: this epoch's measurement.
         first: that of the first epoch, to compare the scale with.
-        bounded: whether the kernel has a bandwidth that can saturate (RBF, Laplacian, rational quadratic).
+        bounded: whether the kernel has a bandwidth that can saturate (all but linear and polynomial).
     """
     sentences = []
     rank, bound = now.effective_rank, now.effective_rank_bound
@@ -49,11 +49,12 @@ def warnings(now: Spectrum, first: Spectrum | None = None, *, bounded: bool = Tr
         if now.similarity < 0.01:
             sentences.append(
                 f"the bandwidth saturates: {gamma} makes every two images unrelated (mean kernel value "
-                f"{now.similarity:.2g}), so gradients vanish. Try a smaller gamma, or none: it then follows the batch."
+                f"{now.similarity:.2g}), so gradients vanish. Try a smaller gamma, or bandwidth mean: it follows the "
+                "batch."
             )
         elif now.similarity > 0.99:
             sentences.append(
                 f"the bandwidth saturates: {gamma} makes every two images the same (mean kernel value "
-                f"{now.similarity:.4f}). Try a larger gamma, or none: it then follows the batch."
+                f"{now.similarity:.4f}). Try a larger gamma, or bandwidth mean: it follows the batch."
             )
     return sentences

@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from kvicreg.runs import Settings
+from kvicreg.storage import message_of
 from kvicreg.training.stopping import Stopped
 
 
@@ -38,7 +39,7 @@ def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     try:
         yield
     except MisconfigurationException as error:  # such as an accelerator that is not there
-        raise ValueError(" ".join(str(error).split())) from error
+        raise ValueError(message_of(error)) from error
     except SystemExit as stop:  # Lightning's answer to ctrl-C
         if not isinstance(stop.__context__, KeyboardInterrupt):
             raise

@@ -195,7 +195,7 @@ def build_trainer(settings: Settings, *, callbacks: Sequence[pl.Callback], logge
             enable_model_summary=False,
         )
     except (ValueError, MisconfigurationException) as error:  # such as an accelerator that is not there
-        raise ValueError(" ".join(str(error).split())) from error
+        raise ValueError(message_of(error)) from error
 
 
 def _save(module: SelfSupervised, run: RunFolder, data: ImageData, views: Views) -> None:

@@ -46,9 +46,10 @@ def test_constants_of_the_peers(method, constants):
 
 
 REPRS = {
-    losses.KernelVICRegLoss: "parametrization='scaled', spectrum='shared', weights=(2, 1, 0.02), threshold=1.5, "
-    "eps=0.0001, covariance='norm', include_diagonal=False, gather=True",
-    losses.VICRegLoss: "convention='official', weights=(25, 25, 1), threshold=1, eps=0.0001, gather=True",
+    losses.KernelVICRegLoss: "parametrization='scaled', spectrum='shared', invariance_weight=2, variance_weight=1, "
+    "covariance_weight=0.02, threshold=1.5, eps=0.0001, covariance='norm', include_diagonal=False, gather=True",
+    losses.VICRegLoss: "convention='official', invariance_weight=25, variance_weight=25, covariance_weight=1, "
+    "threshold=1, eps=0.0001, gather=True",
     losses.BarlowTwinsLoss: "redundancy_weight=0.0051, eps=1e-05, gather=True",
     losses.KernelBarlowTwinsLoss: "basis='free', redundancy_weight=0.1, eps=1e-05",
     losses.NTXentLoss: "temperature=0.2, gather=True",

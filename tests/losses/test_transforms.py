@@ -146,7 +146,7 @@ def test_views_that_are_not_contiguous(criterion, views):
 
 def test_repr_tells_the_settings(criterion):
     text = repr(criterion)
-    for setting in ("weights=(", "threshold=1", "eps=0.0001", "gather=True"):
+    for setting in ("invariance_weight=", "threshold=1", "eps=0.0001", "gather=True"):
         assert setting in text
 
 
