@@ -63,7 +63,7 @@ def load(
         check_channels(channels)
     name = str(source)
     if name in DATA_SETS:
-        if Path(name).is_dir():
+        if Path(name).is_dir() and Path(name).resolve().parent != data_root(root).resolve():
             _tell_whose_name(name)
         is_array = name not in ("tiny-imagenet", "imagenet100")
         for given in sorted(options.given().keys() - (() if is_array else {"fit"})):

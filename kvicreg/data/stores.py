@@ -14,7 +14,7 @@ __all__ = ["NoSplit", "SourceError", "Store", "expand", "is_address"]
 
 
 class NoSplit(ValueError):
-    """A source does not have the split that is asked for; whatever else is wrong with it is another error."""
+    """A source has no images in the split that is asked for; whatever else is wrong with it is another error."""
 
 
 class SourceError(ValueError):

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from kvicreg.data import ArrayData, FileData, load
+from kvicreg.data import ArrayData, FileData, load, loading
 from kvicreg.data.catalogue import DATA_SETS, data_root
 from kvicreg.data.loading import source_name
 
@@ -328,5 +328,8 @@ def test_known_images_are_brought_to_a_size_and_channels() -> None:
 def test_a_folder_that_is_called_like_a_data_set_is_told_to_be_another(tmp_path: Path, monkeypatch, caplog) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
+    loading._tell_whose_name.cache_clear()
+    assert len(load("digits", root=tmp_path)) == 1437
+    assert not caplog.messages  # the folder of data is where it looks itself
     assert len(load("digits")) == 1437
     assert caplog.messages == ["digits is the data set of that name; for the folder here write ./digits"]

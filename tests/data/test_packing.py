@@ -126,6 +126,13 @@ def test_val_and_test_that_differ_are_both_packed(tmp_path: Path) -> None:
     assert len(load(tmp_path / "o", "unlabelled")) == 4
 
 
+def test_an_empty_split_is_no_split(tmp_path: Path) -> None:
+    (tmp_path / "in" / "train").mkdir(parents=True)
+    (tmp_path / "in" / "val").mkdir()
+    (tmp_path / "in" / "train" / "0.png").write_bytes(encoded(0))
+    assert pack(tmp_path / "in", tmp_path / "o").images == {"train": 1}
+
+
 def test_a_split_that_can_not_be_read_is_told_and_not_left_out(tmp_path: Path) -> None:
     for name in ("train/a", "train/b", "test/a", "test/c"):
         (tmp_path / "in" / name).mkdir(parents=True)

@@ -109,7 +109,7 @@ class Source(_Kind, ABC):
         """The images of a split: names that are decoded when they are needed, or a data set of its own.
 
         Raises:
-            NoSplit: where the source does not have this split.
+            NoSplit: where the source has no images in this split.
         """
 
 
@@ -124,7 +124,11 @@ class TextSource(_Kind, ABC):
     @classmethod
     @abstractmethod
     def open(cls, text: str, split: str, options: ReadOptions) -> Listing | ImageData:
-        """The images of a split, as `Source.open` gives them."""
+        """The images of a split, as `Source.open` gives them.
+
+        Raises:
+            NoSplit: where the source has no images in this split.
+        """
 
 
 def reads_of(source: str | Path) -> frozenset[str]:

@@ -81,7 +81,7 @@ def list_folder(
     paths = images_below(place, others)
     if not paths:
         note = "".join(f"; {note}" for note in left_out(others))
-        raise ValueError(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))}){note}")
+        raise NoSplit(f"{place}: there is no image in it (looked for {', '.join(sorted(EXTENSIONS))}){note}")
     training = None
     if split != "train" and any(name in _folders(folder) for name in ("train", "training")):
         training_place = split_folder(folder, "train")
@@ -95,7 +95,7 @@ def _list_classes(place: Path, classes: Sequence[str]) -> Listing:
     members = [images_below(place / name) if (place / name).is_dir() else PathList([]) for name in classes]
     labels = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor([len(files) for files in members]))
     if not len(labels):
-        raise ValueError(f"{place}: there is no image in it of the classes {', '.join(classes[:3])}, ...")
+        raise NoSplit(f"{place}: there is no image in it of the classes {', '.join(classes[:3])}, ...")
     return Listing(PathList(text for files in members for text in files.texts), labels, list(classes))
 
 
