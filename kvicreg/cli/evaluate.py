@@ -33,6 +33,7 @@ def evaluate(
     import shlex
 
     from kvicreg.evaluation.compare import comparison_table
+    from kvicreg.evaluation.data import AS_THEY_ARE
     from kvicreg.evaluation.evaluate import evaluate as measure
     from kvicreg.evaluation.progress import on_screen
     from kvicreg.evaluation.session import Shared
@@ -50,6 +51,9 @@ def evaluate(
     command, shared = shlex.join(["kvicreg", *command_line]), Shared()
     with on_screen(len(runs)) as progress:
         results = [measure(run, options, command=command, progress=progress, shared=shared) for run in runs]
+    for name, adaptation in dict.fromkeys((result["data"]["name"], result["data"]["adaptation"]) for result in results):
+        if adaptation != AS_THEY_ARE:
+            print(f"Images of {name}: {adaptation}.")
     print("\n".join(result["verdict"] for result in results))
     print(comparison_table(runs, on=options.on))
     written = ", ".join(str(RunFolder(run).results_path(options.on)) for run in runs)

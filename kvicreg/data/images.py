@@ -12,7 +12,9 @@ from torch import Tensor
 from kvicreg.data.intensity import Intensity
 from kvicreg.data.pixels import Fit
 
-__all__ = ["ImageData", "Names", "PathList"]
+__all__ = ["ONE_CLASS", "ImageData", "Names", "PathList"]
+
+ONE_CLASS = "all images are of one class, which counts as no labels"
 
 
 class Names(Sequence[Path]):
@@ -131,6 +133,11 @@ class ImageData:
     @property
     def unreadable(self) -> list[Path]:
         return []
+
+    @property
+    def is_of_one_class(self) -> bool:
+        """Whether all labels are the same, so that there is nothing to tell apart."""
+        return self.labels is not None and len(self.labels.unique()) == 1
 
     def labels_of(self, indices: Tensor) -> Tensor | None:
         """Labels (k,) of the samples `indices`, or None."""

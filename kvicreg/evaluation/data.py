@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import torch
 
 from kvicreg.data import ImageData, Views, load
 from kvicreg.data.catalogue import DATA_SETS
+from kvicreg.data.images import ONE_CLASS
 from kvicreg.data.sources import NoSplit, reads_of
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
 
-__all__ = ["EvaluationData", "evaluation_data", "given_data", "reading_for", "training_views"]
+__all__ = ["AS_THEY_ARE", "EvaluationData", "evaluation_data", "given_data", "reading_for", "training_views"]
+
+AS_THEY_ARE = "as they are"
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,13 @@ class EvaluationData:
     train: ImageData
     test: ImageData
     adaptation: str
+
+    @classmethod
+    def of(cls, train: ImageData, test: ImageData, notes: Sequence[str]) -> EvaluationData:
+        """The images, without labels where those to fit probes are of one class."""
+        if train.is_of_one_class:
+            train, test, notes = _without_labels(train), _without_labels(test), [*notes, ONE_CLASS]
+        return cls(train.name, train, test, "; ".join(notes) or AS_THEY_ARE)
 
     @property
     def labelled(self) -> bool:
@@ -86,7 +97,7 @@ def evaluation_data(
     train.cache_limit = test.cache_limit = run.settings.data.cache_mb * 10**6
     if on is not None:
         notes.append("normalised as the encoder's own training data")
-    return EvaluationData(train.name, train.cached(), test.cached(), "; ".join(notes) or "as they are")
+    return EvaluationData.of(train.cached(), test.cached(), notes)
 
 
 def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *, seed: int = 0) -> EvaluationData:
@@ -95,11 +106,15 @@ def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *
     if recorded_source(data, run.settings.data) != source:
         raise ValueError(f"data: these are other images than those of {run.path}, which was trained on {source}")
     if test is not None:
-        return EvaluationData(data.name, data, test, "as they are")
+        return EvaluationData.of(data, test, [])
     train, test = _split(data, seed)
-    return EvaluationData(
-        data.name, train, test, f"{len(test)} images (a fifth, seed {seed}) held out of pretraining's own"
-    )
+    return EvaluationData.of(train, test, [f"{len(test)} images (a fifth, seed {seed}) held out of pretraining's own"])
+
+
+def _without_labels(data: ImageData) -> ImageData:
+    data = copy.copy(data)
+    data.labels = data.class_names = None
+    return data
 
 
 def _split(data: ImageData, seed: int) -> tuple[ImageData, ImageData]:

@@ -85,7 +85,7 @@ class FixedImages:
         self.images = data.for_views().fetch(self.samples)
         self.views, self.seed = views, seed
         self.probe: ImageData | None = None
-        if data.labels is not None and probe_count >= 4:
+        if data.labels is not None and not data.is_of_one_class and probe_count >= 4:
             chosen = order[:probe_count]
             self.probe = ArrayData(data.fetch(chosen), data.labels[chosen], intensity="0:255")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kvicreg.data import ImageData, Views
+from kvicreg.data.images import ONE_CLASS
 from kvicreg.methods import Method
 from kvicreg.models.encoder import feature_dim
 from kvicreg.runs import Settings
@@ -28,6 +29,8 @@ def opening_lines(settings: Settings, data: ImageData, views: Views, method: Met
             f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
             "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
         )
+    if data.is_of_one_class:
+        lines.append(f"{ONE_CLASS.capitalize()}: accuracy is not measured.")
     lines += getattr(method.encoder, "notes", [])
     if settings.model.has_start:
         lines.append(f"Images are normalized by the mean and deviation {settings.model.normalize}.")

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from kvicreg.cli import main
 from kvicreg.data import load
 from kvicreg.evaluation import extract, paired_bootstrap
 from kvicreg.evaluation.compare import comparison_table, load_scores, significance
@@ -175,6 +176,21 @@ def test_a_folder_without_labels_is_described_without_accuracy(run, tmp_path):
     assert results["subjects"] == {"encoder": {}}
     assert "Without labels" in results["verdict"]
     assert "held out" in results["data"]["adaptation"]
+
+
+def test_one_class_counts_as_no_labels(run, tmp_path, capsys):
+    from PIL import Image
+
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    for k in range(20):
+        Image.new("L", (16, 16), 10 * k).save(tmp_path / "photos" / "a" / f"{k}.png")
+    few = ["--on", str(tmp_path / "photos"), "--robustness-images", "0", "--map-images", "0"]
+    assert main(["evaluate", str(run), *few]) == 0
+    assert "; all images are of one class, which counts as no labels." in capsys.readouterr().out
+    results = read_results(RunFolder(run).results_path(str(tmp_path / "photos")))
+    assert results["subjects"] == {"encoder": {}}
+    assert results["diagnostics"]["class_variance_share"] is None
+    assert results["data"]["classes"] is None
 
 
 def test_a_test_split_that_can_not_be_read_is_told_and_not_replaced_by_a_part_of_training(run, tmp_path):

@@ -86,6 +86,7 @@ def test_the_fixed_images_are_the_first_of_an_order_of_their_own(tiny_data):
     assert fixed_of(tiny_data, probe_count=4).probe is not None
     assert fixed_of(tiny_data, probe_count=3).probe is None
     assert fixed_of(type(tiny_data)(tiny_data.images)).probe is None
+    assert fixed_of(type(tiny_data)(tiny_data.images, torch.zeros(len(tiny_data)))).probe is None
     deep = type(tiny_data)(tiny_data.images.float() * 8, tiny_data.labels, intensity="0:4095")
     probe = fixed_of(deep).probe
     assert probe.fetch(torch.arange(20)).equal(deep.fetch(order[:20])), "they have been scaled once"

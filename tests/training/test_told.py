@@ -55,6 +55,11 @@ def test_what_may_surprise_is_said():
     assert not any("are few" in line for line in opened(enough)[0])
 
 
+def test_one_class_counts_as_no_labels():
+    alike = ArrayData(DATA.images, torch.zeros(2000), name="alike")
+    assert opened(alike)[0][1] == ("All images are of one class, which counts as no labels: accuracy is not measured.")
+
+
 @pytest.mark.parametrize(("stored", "cached", "told"), [(24, 0, True), (16, 5_000_000, True), (16, 0, False)])
 def test_views_of_larger_images_and_their_memory_are_told(stored, cached, told):
     data = Pictures(2000, 16, cache_bytes=cached, for_views=lambda: SimpleNamespace(shape=(3, stored, stored)))
