@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
+from pathlib import Path
 from typing import Any
 
 from kvicreg.report.read import RunRecord
+from kvicreg.runs import RunFolder
 from kvicreg.runs.results import MEASURES, controls_of
 from kvicreg.storage import without_home
 
@@ -153,10 +157,10 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
     """How to make each run, its evaluation and the page anew; home folders are written as ~."""
     rows = []
     for run in runs:
-        folder, config = without_home(str(run.folder.path)), without_home(str(run.folder.config))
-        commands = [f"kvicreg train --config {config} --out {folder}-again"]
+        folder, config = f"{without_home(str(run.folder.path))}-again", without_home(str(run.folder.config))
+        commands = [f"kvicreg train --config {config} --out {folder}"]
         if run.results and run.results.get("command"):
-            commands.append(str(run.results["command"]))
+            commands.append(" ".join(["kvicreg evaluate", folder, *_options(str(run.results["command"]), run.folder)]))
         commands.append(f"kvicreg report {folder}")
         versions = (run.results or {}).get("versions", {})
         rows.append(
@@ -168,3 +172,12 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _options(command: str, folder: RunFolder) -> list[str]:
+    """The options of a recorded `kvicreg evaluate`, without its runs and its --out; `kvicreg report` has none."""
+    _, name, *words = [*shlex.split(command, posix=False), "", ""]
+    if name != "evaluate":
+        return []
+    options = itertools.dropwhile(lambda word: not word.startswith("-"), filter(None, words))
+    return [word for word in options if word != "--out" and Path(word).name != folder.path.name]

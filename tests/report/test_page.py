@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import pytest
 from kvicreg.report.figures import write_figures
 from kvicreg.report.page import payload, write_report
 from kvicreg.report.read import read_run
-from kvicreg.report.tables import comparison
+from kvicreg.report.tables import again, comparison
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,26 @@ def test_a_run_that_was_not_evaluated_still_has_a_page(tmp_path, make_run):
     assert "Not evaluated yet" in text
     assert '<section id="training"' in text
     assert '<section id="map"' not in text
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("kvicreg report old/young", ""),
+        ("kvicreg evaluate old/young", ""),
+        ("kvicreg evaluate old/young old/other --groups 'my groups' --seed 3", " --groups 'my groups' --seed 3"),
+        ("kvicreg evaluate --seed 3 old/young", " --seed 3"),
+        ("kvicreg evaluate zoo:mnist --out old/young --seed 3", " --seed 3"),
+    ],
+)
+def test_the_lines_to_run_it_again_are_of_the_new_folder(tmp_path, make_run, command, options):
+    run = make_run(tmp_path / "young")
+    record = replace(read_run(run), results={"command": command})
+    assert again([record])[0]["commands"].splitlines() == [
+        f"kvicreg train --config {run}/config.yaml --out {run}-again",
+        f"kvicreg evaluate {run}-again{options}",
+        f"kvicreg report {run}-again",
+    ]
 
 
 def test_runs_of_the_same_images_share_one_sheet_of_pictures(three_runs):
