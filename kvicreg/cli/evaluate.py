@@ -36,19 +36,22 @@ def evaluate(
     from kvicreg.evaluation.data import AS_THEY_ARE
     from kvicreg.evaluation.evaluate import evaluate as measure
     from kvicreg.evaluation.progress import on_screen
-    from kvicreg.evaluation.session import Shared
+    from kvicreg.evaluation.session import Session, Shared
     from kvicreg.runs import RunFolder
-    from kvicreg.runs.zoo import copied, is_of_zoo
+    from kvicreg.runs.zoo import check_place, copied, is_of_zoo, located
 
     if not runs:
         raise UsageError("evaluate needs at least one run folder, for example: kvicreg evaluate runs/first")
+    command, shared = shlex.join(["kvicreg", *command_line]), Shared()
     if out is not None:
         if sum(map(is_of_zoo, runs)) != 1:
             raise UsageError("out: the results of a run go into its folder; expected one zoo:NAME for --out")
+        for run in filter(is_of_zoo, runs):
+            check_place(run, out)
+            Session(RunFolder(located(run)), options, shared=shared)  # reads the images: without them no folder is made
         runs = [copied(run, out) if is_of_zoo(run) else run for run in runs]
     for run in runs:
         RunFolder.open(run)  # all of them, before the first is measured
-    command, shared = shlex.join(["kvicreg", *command_line]), Shared()
     with on_screen(len(runs)) as progress:
         results = [measure(run, options, command=command, progress=progress, shared=shared) for run in runs]
     for name, adaptation in dict.fromkeys((result["data"]["name"], result["data"]["adaptation"]) for result in results):

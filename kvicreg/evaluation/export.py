@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from kvicreg.evaluation.handover import export_hf, export_timm
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import RunFolder, load_encoder
+from kvicreg.runs.zoo import is_of_zoo, located
 from kvicreg.storage import replacing
 
 Format = Literal["onnx", "torch", "timm", "hf"]
@@ -52,6 +53,9 @@ def export(run: str | Path, format: Format = "onnx", out: Path | None = None, *,
     """
     if format not in get_args(Format):
         raise ValueError(f"format must be one of {', '.join(get_args(Format))}, got {format!r}")
+    if out is None and is_of_zoo(run):
+        name = RunFolder(located(run)).export_path(format).name
+        raise ValueError(f"{run} comes with kvicreg and is only read: give what to write, such as --out {name}")
     out = Path(out) if out is not None else RunFolder.open(run).export_path(format)
     encoder = load_encoder(run, projector=projector)
     model = Deployed(encoder).eval()

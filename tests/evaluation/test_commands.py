@@ -86,3 +86,12 @@ def test_a_folder_for_an_encoder_of_the_package_is_for_that_one_alone(run, tmp_p
     own = copied("zoo:mnist", tmp_path / "own")
     (own / "card.md").write_text("of an earlier version")
     assert (copied("zoo:mnist", own) / "card.md").read_text() == (ZOO / "mnist" / "card.md").read_text()
+
+
+def test_no_folder_is_made_of_one_whose_images_are_not_there_nor_one_called_like_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "zoo:cifar10", "--out", "own", "--data-root", str(tmp_path)]) == 1
+    assert "fetch it with: kvicreg data get cifar10" in capsys.readouterr().err
+    assert main(["evaluate", "zoo:mnist", "--out", "zoo:cifar10", "--on", "mnist-small"]) == 1
+    assert "out: expected a folder for the files of zoo:mnist, got zoo:cifar10" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

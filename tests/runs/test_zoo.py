@@ -55,7 +55,7 @@ def test_a_grey_one_reads_files_in_grey(tmp_path, capsys):
     assert "100.0% of the encoder's numbers" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [evaluate, read_run, replay, export])
+@pytest.mark.parametrize("command", [evaluate, read_run, replay])
 def test_what_comes_with_the_package_is_never_written_to(command):
     with pytest.raises(ValueError, match="zoo:mnist comes with kvicreg and is only read.*--init zoo:mnist"):
         command("zoo:mnist")
@@ -69,6 +69,17 @@ def test_resuming_one_is_refused(capsys):
 def test_it_is_exported_and_looked_at_like_a_run(tmp_path):
     assert export("zoo:mnist", "torch", tmp_path / "digits.pt2").error < 1e-4
     assert open_encoder("zoo:mnist").feature_dim == load_encoder("zoo:mnist").feature_dim
+
+
+@pytest.mark.parametrize(("format", "name"), [("onnx", "encoder.onnx"), ("timm", "encoder-timm")])
+def test_an_export_of_one_needs_a_place(format, name):
+    with pytest.raises(ValueError, match=f"zoo:mnist comes with kvicreg and is only read: .* --out {name}$"):
+        export("zoo:mnist", format)
+
+
+def test_a_misspelt_name_is_told_apart():
+    with pytest.raises(FileNotFoundError, match=r"^there is no encoder zoo:cifar; did you mean zoo:cifar10\?$"):
+        load_encoder("zoo:cifar")
 
 
 @pytest.mark.parametrize("command", [load_encoder, evaluate])
