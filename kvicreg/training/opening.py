@@ -5,12 +5,13 @@ from __future__ import annotations
 from kvicreg.data import ImageData, Views
 from kvicreg.data.images import ONE_CLASS
 from kvicreg.methods import Method
+from kvicreg.methods.siamese import Siamese
 from kvicreg.models.encoder import feature_dim
 from kvicreg.runs import Settings
 
 __all__ = ["opening_lines"]
 
-FEW = 1000
+FEW, SMALL_BATCH = 1000, 32
 
 
 def opening_lines(settings: Settings, data: ImageData, views: Views, method: Method) -> list[str]:
@@ -27,7 +28,13 @@ def opening_lines(settings: Settings, data: ImageData, views: Views, method: Met
     if len(data) < FEW:
         lines.append(
             f"{len(data):,} images are few: expect an encoder that tells these apart and knows little beyond them. "
-            "kvicreg evaluate has the untrained encoder beside it; --init starts from a run on more images."
+            "kvicreg evaluate has the untrained encoder beside it"
+            + ("." if settings.model.has_start else "; --init starts from a run on more images.")
+        )
+    if size < SMALL_BATCH and isinstance(method, Siamese):
+        lines.append(
+            f"Batches of {size} are small: the loss compares the images of a batch with each other, and learns little "
+            "from so few. Use 64 or more (--batch-size), with more images where there are not enough."
         )
     if data.is_of_one_class:
         lines.append(f"{ONE_CLASS.capitalize()}: accuracy is not measured.")

@@ -55,6 +55,21 @@ def test_what_may_surprise_is_said():
     assert not any("are few" in line for line in opened(enough)[0])
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "method", "told"), [(31, "kernel-vicreg", True), (32, "kernel-vicreg", False), (8, "byol", False)]
+)
+def test_small_batches_are_told_where_the_loss_compares_their_images(batch_size, method, told):
+    lines = opened(batch_size=batch_size, method=method)[0]
+    assert any(line.startswith(f"Batches of {batch_size} are small: ") for line in lines) == told
+
+
+def test_few_images_with_a_start_are_not_told_to_take_one():
+    few = ArrayData(torch.zeros(999, 1, 16, 16, dtype=torch.uint8), name="few")
+    _, settings, method, _ = opened(few)
+    line = opening_lines(settings.replace(init="zoo:mnist"), few, Views.of(few), method)[1]
+    assert line.endswith("kvicreg evaluate has the untrained encoder beside it.")
+
+
 def test_one_class_counts_as_no_labels():
     alike = ArrayData(DATA.images, torch.zeros(2000), name="alike")
     assert opened(alike)[0][1] == ("All images are of one class, which counts as no labels: accuracy is not measured.")
