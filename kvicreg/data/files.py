@@ -85,6 +85,7 @@ class FileData(ImageData):
             channels = self._channels(looks)
         size = min(224, looks.size if looks else 224) if size is None else size
         self.stored_size = looks.size if looks else size
+        self.stored_in_grey = looks is not None and looks.channels == 1 and pages != "channels"
         self.shape = (channels, size, size)
         if looks is not None:
             self.intensity = self._measured(intensity, looks)

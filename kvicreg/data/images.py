@@ -12,9 +12,20 @@ from torch import Tensor
 from kvicreg.data.intensity import Intensity
 from kvicreg.data.pixels import Fit
 
-__all__ = ["ONE_CLASS", "ImageData", "Names", "PathList"]
+__all__ = ["ONE_CLASS", "ImageData", "Names", "PathList", "kind_of"]
 
 ONE_CLASS = "all images are of one class, which counts as no labels"
+
+
+def kind_of(shape: Sequence[int]) -> str:
+    """What images of a shape (channels, height, width) are, in words.
+
+    Example:
+        >>> kind_of((1, 28, 28))
+        '28x28 grey images'
+    """
+    channels, height, width = shape
+    return f"{height}x{width} {({1: 'grey', 3: 'colour'}).get(channels, f'{channels}-channel')} images"
 
 
 class Names(Sequence[Path]):
@@ -70,6 +81,7 @@ class ImageData:
         notes: sentences about the source that people should be told: what the classes are, what was left out.
         unreadable: the files found to be bad so far, in the order of `paths`.
         loaded_by: the settings that have loaded these images, or None for images from elsewhere.
+        stored_in_grey: whether files are in grey that are read in colour unless `channels` says otherwise.
         fit: how images became squares.
         oversize: `for_views` gives images up to so many times as large, where as many pixels are stored.
         cache_limit, cache_folder: bytes of decoded images that `for_views` keeps, and where, if not in memory.
@@ -89,6 +101,7 @@ class ImageData:
     loaded_by: Any = None
     intensity: Intensity | None = None
     notes: tuple[str, ...] = ()
+    stored_in_grey: bool = False
     fit: Fit = "crop"
     oversize: float = 1.5
     cache_limit: int = 10**9

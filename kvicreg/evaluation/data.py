@@ -17,7 +17,7 @@ from kvicreg.data.sources import NoSplit, reads_of
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
 
-__all__ = ["AS_THEY_ARE", "EvaluationData", "evaluation_data", "given_data", "reading_for", "training_views"]
+__all__ = ["AS_THEY_ARE", "EvaluationData", "adapted", "evaluation_data", "given_data", "reading_for", "training_views"]
 
 AS_THEY_ARE = "as they are"
 
@@ -78,12 +78,7 @@ def evaluation_data(
     reading = run.settings.data.reading.given() if on is None else reading_for(run.description, on, reading or {})
     size, channels = int(run.description["image_size"]), len(run.description["mean"])
     train = load(source, "train", root=root, image_size=size, channels=channels, **reading)
-    c, h, w = load(source, "train", root=root, **reading).shape
-    notes = []
-    if c != channels:
-        notes.append("colour made grey" if channels == 1 else "grey repeated on 3 channels")
-    if (h, w) != (size, size):
-        notes.append(f"{h}x{w} pixels resized to {size}x{size}")
+    notes = adapted(load(source, "train", root=root, **reading), train.shape)
     try:
         test = load(source, "test", root=root, image_size=size, channels=channels, **reading)
     except NoSplit:
@@ -98,6 +93,16 @@ def evaluation_data(
     if on is not None:
         notes.append("normalised as the encoder's own training data")
     return EvaluationData.of(train.cached(), test.cached(), notes)
+
+
+def adapted(stored: ImageData, shape: tuple[int, int, int]) -> list[str]:
+    """What is done to images as they are stored so that they have the shape (c, h, w) of an encoder's."""
+    notes = []
+    if shape[0] != (1 if stored.stored_in_grey else stored.shape[0]):
+        notes.append("colour made grey" if shape[0] == 1 else f"grey repeated on {shape[0]} channels")
+    if stored.shape[1:] != shape[1:]:
+        notes.append("{}x{} pixels resized to {}x{}".format(*stored.shape[1:], *shape[1:]))
+    return notes
 
 
 def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *, seed: int = 0) -> EvaluationData:

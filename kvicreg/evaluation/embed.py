@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from kvicreg.data import ImageData, load
+from kvicreg.data.images import kind_of
 from kvicreg.data.loading import SPLITS
-from kvicreg.evaluation.data import reading_for
+from kvicreg.evaluation.data import adapted, reading_for
 from kvicreg.measures.features import choose_device, stream_features
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
@@ -61,6 +62,8 @@ def embed(
     data = images_for(encoder, images, split, **reading)
     others = [name for name in SPLITS if name != split and (Path(images) / name).is_dir()]
     notes = [f"Of {images}, the images in {split}/; --split takes those in {' or '.join(others)}/."] if others else []
+    if changes := adapted(load(images, split, **reading_for(encoder.description, images, reading)), data.shape):
+        notes.append(f"The encoder is of {kind_of(data.shape)}: {'; '.join(changes)}.")
     for note in [*notes, *data.notes]:
         say(note)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from kvicreg.data.given import given_name
+from kvicreg.data.images import kind_of
 from kvicreg.models.checkpoints import read_checkpoint
 from kvicreg.models.cnn import AutoOptions
 from kvicreg.models.encoder import Normalization
@@ -14,7 +15,7 @@ from kvicreg.models.start import start_from
 from kvicreg.runs.settings import ModelOptions, Settings
 from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, check_path, is_checkpoint
 
-__all__ = ["check_start", "fill_with_start", "like_start", "start_normalization"]
+__all__ = ["check_start", "fill_with_start", "like_start", "start_normalization", "unlike_start"]
 
 
 def fill_with_start(encoder: nn.Module, model: ModelOptions) -> list[str]:
@@ -65,6 +66,17 @@ def start_normalization(model: ModelOptions, channels: int) -> Normalization | N
     if channels != 1:
         return None
     return Normalization(*((round(sum(values) / len(values), 4),) for values in normalization))
+
+
+def unlike_start(model: ModelOptions, shape: tuple[int, int, int]) -> list[str]:
+    """A sentence where images (c, h, w) are unlike those of the run that the settings start from."""
+    if model.init is None or not _is_of_a_run(model.init):
+        return []
+    about = StoredEncoder(model.init).description()
+    of_start = (len(about["mean"]), about["image_size"], about["image_size"])
+    if shape == of_start:
+        return []
+    return [f"{model.init} has been trained on {kind_of(of_start)}; these are read as {kind_of(shape)}."]
 
 
 def _weights(path: str) -> dict[str, Tensor]:

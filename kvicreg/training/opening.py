@@ -8,6 +8,7 @@ from kvicreg.methods import Method
 from kvicreg.methods.siamese import Siamese
 from kvicreg.models.encoder import feature_dim
 from kvicreg.runs import Settings
+from kvicreg.runs.start import unlike_start
 
 __all__ = ["opening_lines"]
 
@@ -39,6 +40,7 @@ def opening_lines(settings: Settings, data: ImageData, views: Views, method: Met
     if data.is_of_one_class:
         lines.append(f"{ONE_CLASS.capitalize()}: accuracy is not measured.")
     lines += getattr(method.encoder, "notes", [])
+    lines += unlike_start(settings.model, data.shape)
     if settings.model.has_start:
         lines.append(f"Images are normalized by the mean and deviation {settings.model.normalize}.")
     if schedule.accumulate > 1:

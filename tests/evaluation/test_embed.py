@@ -101,3 +101,17 @@ def test_labels_go_along_where_they_are_known(run, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     embed(run, "mnist-small", tmp_path / "e.parquet", split="test")
     assert parquet.read_table(tmp_path / "e.parquet").to_pydict()["label"] == labels
+
+
+@pytest.mark.parametrize(
+    ("mode", "side", "told"),
+    [("RGB", 40, "colour made grey; 40x40 pixels resized to 16x16"), ("RGB", 16, "colour made grey"), ("L", 16, None)],
+)
+def test_images_that_are_unlike_the_encoders_are_told(run, tmp_path, mode, side, told):
+    lines: list[str] = []
+    (tmp_path / "own").mkdir()
+    for number in range(3):
+        Image.new(mode, (side, side)).save(tmp_path / "own" / f"{number}.png")
+    embed(run, tmp_path / "own", tmp_path / "e.npz", workers=0, say=lines.append)
+    expected = [] if told is None else [f"The encoder is of 16x16 grey images: {told}."]
+    assert [line for line in lines if line.startswith("The encoder")] == expected

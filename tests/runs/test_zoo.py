@@ -18,6 +18,7 @@ from kvicreg.evaluation.export import export
 from kvicreg.explore.encoders import open_encoder
 from kvicreg.report.read import read_run
 from kvicreg.runs import Settings, zoo
+from kvicreg.runs.start import unlike_start
 from kvicreg.runs.zoo import ZOO, zoo_names
 from kvicreg.training.replay import replay
 from kvicreg.training.run import train
@@ -52,7 +53,17 @@ def test_a_grey_one_reads_files_in_grey(tmp_path, capsys):
     settings = {"init": "zoo:mnist", "batch_size": 8, "epochs": 1, "out": str(tmp_path / "run")}
     run = train(Settings.of(data=str(tmp_path / "scans"), **settings))
     assert "channels: 1" in (run / "config.yaml").read_text()
-    assert "100.0% of the encoder's numbers" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "100.0% of the encoder's numbers" in out
+    assert "has been trained on" not in out
+
+
+def test_training_on_images_unlike_those_of_one_is_told():
+    model = Settings.of(init="zoo:mnist").model
+    assert unlike_start(model, (1, 28, 28)) == []
+    assert unlike_start(model, (3, 64, 64)) == [
+        "zoo:mnist has been trained on 28x28 grey images; these are read as 64x64 colour images."
+    ]
 
 
 @pytest.mark.parametrize("command", [evaluate, read_run, replay])
