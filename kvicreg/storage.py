@@ -140,7 +140,18 @@ def read_arrays(path: Path) -> dict[str, Any]:
 
 def message_of(error: BaseException) -> str:
     """What an error says, on one line and short enough for a sentence; its kind where it says nothing."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    text = re.sub(r" <[^<>]* object at 0x[0-9a-fA-F]+>", "", str(error))
+    return " ".join(text.split())[:200] or type(error).__name__
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words.
+
+    Example:
+        >>> counted(1, "image"), counted(2000, "image"), counted(0, "class")
+        ('1 image', '2,000 images', '0 classes')
+    """
+    return f"{number:,} {noun if number == 1 else noun + ('es' if noun.endswith(('s', 'x')) else 's')}"
 
 
 def without_home(value: Any) -> Any:

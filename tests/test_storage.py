@@ -47,8 +47,13 @@ def test_a_folder_is_given_back(tmp_path):
 
 @pytest.mark.parametrize(
     ("error", "message"),
-    [(ValueError("two\n  lines"), "two lines"), (KeyError(), "KeyError"), (OSError("x" * 300), "x" * 200)],
-    ids=["lines", "nothing", "long"],
+    [
+        (ValueError("two\n  lines"), "two lines"),
+        (KeyError(), "KeyError"),
+        (OSError("x" * 300), "x" * 200),
+        (OSError("cannot identify image file <_io.BytesIO object at 0x7f3A>"), "cannot identify image file"),
+    ],
+    ids=["lines", "nothing", "long", "address"],
 )
 def test_the_message_of_an_error_fits_into_a_sentence(error, message):
     assert message_of(error) == message

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from kvicreg.cli.errors import UsageError, command_line
 from kvicreg.evaluation.options import EvaluationOptions
+from kvicreg.storage import counted
 
 
 def evaluate(
@@ -33,7 +34,6 @@ def evaluate(
     import shlex
 
     from kvicreg.evaluation.compare import comparison_table
-    from kvicreg.evaluation.data import AS_THEY_ARE
     from kvicreg.evaluation.evaluate import evaluate as measure
     from kvicreg.evaluation.progress import on_screen
     from kvicreg.evaluation.session import Session, Shared
@@ -54,11 +54,20 @@ def evaluate(
         RunFolder.open(run)  # all of them, before the first is measured
     with on_screen(len(runs)) as progress:
         results = [measure(run, options, command=command, progress=progress, shared=shared) for run in runs]
-    for name, adaptation in dict.fromkeys((result["data"]["name"], result["data"]["adaptation"]) for result in results):
-        if adaptation != AS_THEY_ARE:
-            print(f"Images of {name}: {adaptation}.")
-    print("\n".join(result["verdict"] for result in results))
+    notes = dict.fromkeys(note for result in results for note in _notes(result["data"]))
+    print("\n".join([*notes, *(result["verdict"] for result in results)]))
     print(comparison_table(runs, on=options.on))
     written = ", ".join(str(RunFolder(run).results_path(options.on)) for run in runs)
     page = "" if options.on else f" Next: kvicreg report {' '.join(map(str, runs))}"  # which shows the run's own data
     return f"Results: {written}.{page}"
+
+
+def _notes(data: dict[str, Any]) -> list[str]:
+    """What is to be told of the images of an evaluation."""
+    from kvicreg.evaluation.data import AS_THEY_ARE
+
+    notes = [] if data["adaptation"] == AS_THEY_ARE else [f"Images of {data['name']}: {data['adaptation']}."]
+    if data["unreadable_files"]:
+        files = counted(data["unreadable_files"], "file")
+        notes.append(f"{files} of {data['name']} could not be read; other images stand in.")
+    return notes

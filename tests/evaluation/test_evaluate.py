@@ -193,6 +193,16 @@ def test_one_class_counts_as_no_labels(run, tmp_path, capsys):
     assert results["data"]["classes"] is None
 
 
+def test_files_that_can_not_be_read_are_told_on_the_screen(run, tmp_path, capsys):
+    from PIL import Image
+
+    for k in range(20):
+        Image.new("L", (16, 16), 10 * k).save(tmp_path / f"{k}.png")
+    (tmp_path / "20.png").write_text("no image")
+    assert main(["evaluate", str(run), "--on", str(tmp_path), "--robustness-images", "0", "--map-images", "0"]) == 0
+    assert f"1 file of {tmp_path.name} could not be read; " in capsys.readouterr().out
+
+
 def test_a_test_split_that_can_not_be_read_is_told_and_not_replaced_by_a_part_of_training(run, tmp_path):
     from PIL import Image
 
