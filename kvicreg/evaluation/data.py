@@ -77,7 +77,12 @@ def evaluation_data(
         raise ValueError(f"{next(iter(reading))}: the run's own images are read as in training; it goes with on (--on)")
     reading = run.settings.data.reading.given() if on is None else reading_for(run.description, on, reading or {})
     size, channels = int(run.description["image_size"]), len(run.description["mean"])
-    train = load(source, "train", root=root, image_size=size, channels=channels, **reading)
+    try:
+        train = load(source, "train", root=root, image_size=size, channels=channels, **reading)
+    except ValueError as error:
+        if on is not None or isinstance(error, NoSplit):
+            raise
+        raise ValueError(f"{error} (the data that {run.config} names; --on takes others)") from error
     notes = adapted(load(source, "train", root=root, **reading), train.shape)
     try:
         test = load(source, "test", root=root, image_size=size, channels=channels, **reading)

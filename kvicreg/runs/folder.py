@@ -31,7 +31,7 @@ from kvicreg.runs.config import dump_settings, load_settings
 from kvicreg.runs.encoder import load_encoder, load_start, remove_encoder
 from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
-from kvicreg.runs.stored import START, StoredEncoder, Which, checkpoint_path, has_encoder, run_and_checkpoint
+from kvicreg.runs.stored import CONFIG, START, StoredEncoder, Which, checkpoint_path, has_encoder, run_and_checkpoint
 from kvicreg.runs.zoo import is_of_zoo, located
 from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically, write_json
 
@@ -81,7 +81,7 @@ class RunFolder:
     @property
     def config(self) -> Path:
         """The file of settings, by which a run folder is known."""
-        return self.path / "config.yaml"
+        return self.path / CONFIG
 
     @property
     def exists(self) -> bool:

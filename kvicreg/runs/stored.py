@@ -15,10 +15,11 @@ from kvicreg.models.weights import fill, one_line, read_safetensors, serialized
 from kvicreg.runs.zoo import located
 
 __all__ = [
-    "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "check_path", "checkpoint_path",
+    "CONFIG", "DESCRIPTION", "PROJECTOR", "START", "WEIGHTS", "StoredEncoder", "Which", "check_path", "checkpoint_path",
     "has_encoder", "is_checkpoint", "run_and_checkpoint",
 ]  # fmt: skip
 
+CONFIG = "config.yaml"
 DESCRIPTION, WEIGHTS, PROJECTOR = "encoder.json", "encoder.safetensors", "projector.safetensors"
 START = "start.safetensors"
 Which = Literal["last", "best"]
@@ -79,10 +80,13 @@ class StoredEncoder:
         self.folder = folder.parent if folder.is_file() else folder
         if self.checkpoint is None and (which is not None or not has_encoder(self.folder)):
             self.checkpoint = checkpoint_path(self.folder, which or "last")
+            of_a_run = (self.folder / CONFIG, self.folder / DESCRIPTION, self.checkpoint)
+            if not any(file.is_file() for file in of_a_run):
+                raise FileNotFoundError(f"{self.folder} is not a run folder: it has no {CONFIG} and no {DESCRIPTION}")
             if not self.checkpoint.is_file():
                 raise FileNotFoundError(
-                    f"{self.folder} has no {DESCRIPTION} with {WEIGHTS}, and no checkpoint {self.checkpoint.name}: it "
-                    "is no run, or its training has not finished a step; go on with kvicreg train --resume"
+                    f"{self.folder} has no {DESCRIPTION} with {WEIGHTS}, and no checkpoint {self.checkpoint.name}: "
+                    "its training has not finished a step; go on with kvicreg train --resume"
                 )
         self.is_finished = has_encoder(self.folder)
 

@@ -112,13 +112,16 @@ def test_wrong_usage_exits_with_2_and_says_what_was_meant(tell, argv, sentence):
         (["train", "--config", "{tmp}/bad.yaml"], "did you mean 'epochs'"),
         (["train", "--resume", "{tmp}/empty"], "is not a run folder"),
         (["train", "--batch-size", "100000", "--out", "{tmp}/r"], "batch_size 100000 is more than the 8000 images"),
-        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "and no checkpoint last.ckpt"),
+        (["train", "--init", "{tmp}/empty", "--out", "{tmp}/r"], "empty is not a run folder"),
         (["train", "--init", "{tmp}/no.pth", "--data", "{tmp}/nowhere"], "there is no file or folder {tmp}/no.pth"),
         (["train", "--time", "10m", "--devices", "2", "--out", "{tmp}/r"], "give --epochs, and --time-limit to stop"),
         (["embed", "{tmp}/none", "mnist-small"], "there is no file or folder {tmp}/none"),
         (["train", "--accelerator", "gpux", "--out", "{tmp}/r"], "accelerator"),
         (["train", "--strategy", "dpd", "--out", "{tmp}/r"], "strategy"),
-        (["embed", "{tmp}/empty", "mnist-small"], "has no encoder.json with encoder.safetensors, and no checkpoint"),
+        (
+            ["embed", "{tmp}/empty", "mnist-small"],
+            "empty is not a run folder: it has no config.yaml and no encoder.json",
+        ),
     ],
 )
 def test_a_mistake_exits_with_1_and_one_sentence(tell, tmp_path, argv, sentence):

@@ -75,6 +75,15 @@ def test_other_images_are_read_as_those_of_training_were(run: Path, tmp_path: Pa
         evaluation_data(RunFolder(run), reading={"fit": "crop"})
 
 
+def test_data_that_have_moved_are_told_to_come_from_the_settings(run: Path) -> None:
+    folder = RunFolder(run)
+    folder.write_settings(Settings.of(data="photos-that-have-moved"))
+    with pytest.raises(
+        ValueError, match=r"'photos-that-have-moved' is neither .*run/config.yaml names; --on takes others\)$"
+    ):
+        evaluation_data(RunFolder(run))
+
+
 def test_an_evaluation_reads_as_it_is_told(run: Path, tmp_path: Path) -> None:
     photos = folder(tmp_path / "photos")
     options = EvaluationOptions(on=str(photos), reading=ReadOptions(fit="stretch", class_level="none"))

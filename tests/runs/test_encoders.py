@@ -175,7 +175,7 @@ def test_checkpoints_are_known_wherever_they_lie(run, tmp_path):
         StoredEncoder(run.path).description()
     with pytest.raises(ValueError, match=r"theirs.ckpt has no encoder of kvicreg"):
         StoredEncoder(tmp_path / "theirs.ckpt").description()
-    with pytest.raises(FileNotFoundError, match="has no encoder.json with encoder.safetensors, and no checkpoint last"):
+    with pytest.raises(FileNotFoundError, match="is not a run folder: it has no config.yaml and no encoder.json$"):
         StoredEncoder(tmp_path)
     write_encoder(run.path)
     assert StoredEncoder(run.path / "encoder.safetensors").checkpoint is None
