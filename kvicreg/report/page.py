@@ -186,6 +186,7 @@ def _present(runs: list[RunRecord]) -> dict[str, Any]:
     return {
         "map": maps > 0,
         "maps": maps,
+        "classes": any(run.map is not None and bool((run.map["labels"] >= 0).any()) for run in runs),
         "training": any(run.metrics for run in runs),
         "spectrum": any(run.eigenvalues is not None for run in runs),
         "robustness": f"{curves[0]:,}" if curves else None,

@@ -12,6 +12,7 @@ from kvicreg.runs import RunFolder
 from kvicreg.runs.results import MEASURES, controls_of
 from kvicreg.storage import without_home
 
+WIDE = 80  # letters in the names of classes, above which they stand upright over their columns
 DIAGNOSTICS = {
     "effective_rank": ("effective rank", "directions that carry the variance, of {effective_rank_bound} possible"),
     "rankme": ("RankMe", "the same of the uncentred features' singular values; higher tends to probe better"),
@@ -103,7 +104,12 @@ def _confusion(results: dict[str, Any], limit: int) -> dict[str, Any]:
         for i, row in enumerate(counts)
     ]
     small = len(classes) <= limit
-    return {"classes": classes, "matrix": matrix if small else None, "pairs": pairs[: 8 if small else 25]}
+    return {
+        "classes": classes,
+        "upright": sum(map(len, classes)) > WIDE,
+        "matrix": matrix if small else None,
+        "pairs": pairs[: 8 if small else 25],
+    }
 
 
 def groups(runs: list[RunRecord]) -> list[dict[str, Any]]:

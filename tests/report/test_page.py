@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from kvicreg.report.figures import write_figures
-from kvicreg.report.page import payload, write_report
+from kvicreg.report.page import payload, render, write_report
 from kvicreg.report.read import read_run
-from kvicreg.report.tables import again, comparison
+from kvicreg.report.tables import again, comparison, confusions
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +142,20 @@ def test_runs_of_the_same_images_share_one_sheet_of_pictures(three_runs):
     assert len(content["pictures"]) == 1
     assert len({run["map"]["pictures"] for run in content["runs"]}) == 1
     assert all(0 <= v <= 1000 for v in content["runs"][0]["map"]["points"])
+
+
+@pytest.mark.parametrize(("name", "is_upright"), [("cat", False), ("crocodile", True)])
+def test_long_names_of_classes_stand_upright(three_runs, name, is_upright):
+    run = read_run(three_runs[0])
+    record = replace(run, results=run.results | {"data": {"classes": [f"{name}{k}" for k in range(10)]}})
+    assert confusions([record])[0]["upright"] == is_upright
+
+
+def test_a_map_without_labels_does_not_speak_of_classes(three_runs):
+    run = read_run(three_runs[0])
+    for label, told in ((0, True), (-1, False)):
+        record = replace(run, map=run.map | {"labels": run.map["labels"] * 0 + label})
+        assert ("coloured by class" in render([record], {})) == told
 
 
 def test_many_classes_are_told_by_their_mistakes(three_runs, tmp_path):
