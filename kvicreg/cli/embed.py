@@ -11,6 +11,7 @@ import tyro
 from kvicreg.cli.errors import check_numbers
 from kvicreg.cli.progress import progress_bar
 from kvicreg.data.sources import ReadOptions
+from kvicreg.storage import counted
 
 
 def embed(
@@ -51,4 +52,4 @@ def embed(
             run, images, out, split=split, projector=projector, batch_size=batch_size, workers=workers, device=device,
             say=lambda line: print(line, file=sys.stderr, flush=True), progress=progress, **reading.given(),
         )  # fmt: skip
-    return f"{count:,} embeddings of width {width}: {out}"
+    return f"{counted(count, 'embedding')} of width {width}: {out}"

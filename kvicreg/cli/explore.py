@@ -9,6 +9,7 @@ from kvicreg.checks import check_limits
 from kvicreg.cli.errors import usage_errors
 from kvicreg.cli.images import Images
 from kvicreg.cli.progress import progress_bar
+from kvicreg.storage import counted
 
 
 def explore(
@@ -54,12 +55,12 @@ def explore(
     session = Session(collection, path, table=table, kernel=kernel or kernel_of_run, projector=projector)
 
     def ready(address: str) -> None:
-        print(f"{len(collection):,} images: {address} (ctrl-C ends it)", flush=True)
+        print(f"{counted(len(collection), 'image')}: {address} (ctrl-C ends it)", flush=True)
         if not no_browser:
             webbrowser.open(address)
 
     serve(session, port=port, ready=ready)
-    return f"{len(session.labels.labels):,} labels: {path}"
+    return f"{counted(len(session.labels.labels), 'label')}: {path}"
 
 
 def _kernel_of(run: Path) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ import tyro
 
 from kvicreg.cli.errors import UsageError, check_numbers, usage_errors
 from kvicreg.cli.progress import progress_bar
+from kvicreg.storage import counted
 
 if TYPE_CHECKING:
     from kvicreg.data import ImageData
@@ -170,7 +171,7 @@ def duplicates(
         groups = duplicate_groups(collection, threshold, mirrored=mirrored)
     members = [(index, [f"{number}"]) for number, group in enumerate(groups, 1) for index in group]
     write_table(out, collection.data, ["group"], members)
-    return f"{len(members):,} of {len(collection):,} images in {len(groups):,} groups: {out}"
+    return f"{len(members):,} of {len(collection):,} images in {counted(len(groups), 'group')}: {out}"
 
 
 def _full_name(images: Collection, index: int) -> str:
@@ -259,7 +260,7 @@ def problems(
         rows = file_problems(data, tiny=tiny, blank=blank, blurred=blurred, workers=workers, progress=progress)
     write_table(out, data, ["problem", "detail"], [(row.index, [row.kind, row.detail]) for row in rows])
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in Counter(row.kind for row in rows).most_common())
-    return f"{len(rows):,} problems of {len(data):,} images ({kinds or 'none'}): {out}"
+    return f"{counted(len(rows), 'problem')} of {len(data):,} images ({kinds or 'none'}): {out}"
 
 
 def collect(table: Path, /, to: Path, link: bool = False) -> str:
@@ -279,4 +280,4 @@ def collect(table: Path, /, to: Path, link: bool = False) -> str:
 
     count, absent = gather(table, to, link=link)
     missing = f"; {len(absent):,} are not there, such as {absent[0]}" if absent else ""
-    return f"{count:,} files {'linked' if link else 'copied'}{missing}: {to}"
+    return f"{counted(count, 'file')} {'linked' if link else 'copied'}{missing}: {to}"

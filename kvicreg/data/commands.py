@@ -17,7 +17,7 @@ from kvicreg.data.loading import load
 from kvicreg.data.presets import ViewOptions
 from kvicreg.data.transforms import visible
 from kvicreg.data.views import Views
-from kvicreg.storage import replacing
+from kvicreg.storage import counted, replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -89,11 +89,10 @@ def pack_data(
         packed = pack(source, out, shard_mb=shard_mb, root=root, progress=progress, **(reading or {}))
     lines = []
     if packed.left_out:
-        lines.append(
-            f"{len(packed.left_out):,} images could not be read and are left out, such as {packed.left_out[0]}"
-        )
+        unreadable = counted(len(packed.left_out), "image")
+        lines.append(f"Left out: {unreadable} that could not be read, such as {packed.left_out[0]}")
     images = ", ".join(f"{count:,} {split}" for split, count in packed.images.items())
-    lines.append(f"{images} images in {packed.shards:,} shards of {packed.size / 1e6:,.0f} MB: {out}")
+    lines.append(f"{images} images in {counted(packed.shards, 'shard')} of {packed.size / 1e6:,.0f} MB: {out}")
     return "\n".join([*lines, f"Next: kvicreg train --data {out}"])
 
 
@@ -132,7 +131,7 @@ def show_data(
     with replacing(out) as temporary:
         sheet.save(temporary, _format_of(out))
     notes = [*data.notes, *([f"views without {', '.join(transform.skipped)}"] if transform.skipped else [])]
-    return "\n".join([*notes, f"{len(chosen)} images of {data!r} and their two views: {out}"])
+    return "\n".join([*notes, f"{counted(len(chosen), 'image')} of {data!r} and their two views: {out}"])
 
 
 def _format_of(out: Path) -> str:

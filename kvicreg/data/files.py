@@ -46,7 +46,7 @@ class FileData(ImageData):
         >>> from PIL import Image
         >>> Image.new("RGB", (40, 32)).save("black.png")
         >>> FileData([Path("black.png")], name="photographs")
-        FileData('photographs', 'train': 1 images 3x32x32, unlabelled)
+        FileData('photographs', 'train': 1 image 3x32x32, unlabelled)
     """
 
     paths: Names

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from kvicreg.data.intensity import Intensity
 from kvicreg.data.pixels import Fit
+from kvicreg.storage import counted
 
 __all__ = ["ONE_CLASS", "ImageData", "Names", "PathList", "kind_of"]
 
@@ -158,6 +159,6 @@ class ImageData:
 
     def __repr__(self) -> str:
         c, h, w = self.shape
-        classes = "unlabelled" if self.labels is None else f"{len(self.class_names or ())} classes"
-        size = f"{len(self):,} images {c}x{h}x{w}"
+        classes = "unlabelled" if self.labels is None else counted(len(self.class_names or ()), "class")
+        size = f"{counted(len(self), 'image')} {c}x{h}x{w}"
         return f"{type(self).__name__}({self.name!r}, {self.split!r}: {size}, {classes})"

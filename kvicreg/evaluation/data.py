@@ -16,6 +16,7 @@ from kvicreg.data.images import ONE_CLASS
 from kvicreg.data.sources import NoSplit, reads_of
 from kvicreg.measures.features import recorded_source
 from kvicreg.runs import RunFolder
+from kvicreg.storage import counted
 
 __all__ = ["AS_THEY_ARE", "EvaluationData", "adapted", "evaluation_data", "given_data", "reading_for", "training_views"]
 
@@ -90,9 +91,7 @@ def evaluation_data(
         if source in DATA_SETS:
             raise
         train, test = _split(train, seed)
-        notes.append(
-            f"no test split: {len(test)} images (a fifth, seed {seed}) held out, though pretraining may have seen them"
-        )
+        notes.append(f"no test split: {_a_fifth(test, seed)} held out, though pretraining may have seen them")
     train.oversize = test.oversize = run.settings.data.oversize
     train.cache_limit = test.cache_limit = run.settings.data.cache_mb * 10**6
     if on is not None:
@@ -118,7 +117,11 @@ def given_data(run: RunFolder, data: ImageData, test: ImageData | None = None, *
     if test is not None:
         return EvaluationData.of(data, test, [])
     train, test = _split(data, seed)
-    return EvaluationData.of(train, test, [f"{len(test)} images (a fifth, seed {seed}) held out of pretraining's own"])
+    return EvaluationData.of(train, test, [f"{_a_fifth(test, seed)} held out of pretraining's own"])
+
+
+def _a_fifth(test: ImageData, seed: int) -> str:
+    return f"{counted(len(test), 'image')} (a fifth, seed {seed})"
 
 
 def _without_labels(data: ImageData) -> ImageData:

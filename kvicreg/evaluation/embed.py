@@ -20,7 +20,7 @@ from kvicreg.evaluation.data import adapted, reading_for
 from kvicreg.measures.features import choose_device, stream_features
 from kvicreg.models import PretrainedEncoder
 from kvicreg.runs import load_encoder
-from kvicreg.storage import replacing
+from kvicreg.storage import counted, replacing
 
 Rows = tuple[np.ndarray, np.ndarray]  # features (k, q), indices of the samples (k,)
 
@@ -72,7 +72,7 @@ def embed(
     with replacing(out) as temporary:
         count = writers[out.suffix](temporary, rows, data, encoder.feature_dim)
     if data.unreadable:
-        say(f"{len(data.unreadable):,} files could not be read and have no row, such as {data.unreadable[0]}")
+        say(f"{counted(len(data.unreadable), 'file')} could not be read and got no row, such as {data.unreadable[0]}")
     return count, encoder.feature_dim
 
 

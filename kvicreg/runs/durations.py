@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from kvicreg.storage import counted
+
 __all__ = ["in_words", "minutes"]
 
 
@@ -28,5 +30,5 @@ def in_words(seconds: float) -> str:
         ('40 seconds', '10 minutes', '2.5 hours')
     """
     if seconds < 90:
-        return f"{seconds:.0f} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
+        return counted(round(seconds), "second")
+    return counted(round(seconds / 60), "minute") if seconds < 5400 else f"{seconds / 3600:.1f} hours"

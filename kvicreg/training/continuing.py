@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvicreg.runs import RunFolder, Settings
+from kvicreg.storage import counted
 
 if TYPE_CHECKING:
     from kvicreg.training.module import SelfSupervised
@@ -88,7 +89,7 @@ def _change(run: RunFolder, settings: Settings) -> list[str]:
     if "epochs" in lines:
         lines["epochs"] += (
             ": the learning rate follows the new length from here on. Resuming is exact from here on too, but this is "
-            f"not the run that {now['epochs']} epochs from the start would be"
+            f"not the run that {counted(now['epochs'], 'epoch')} from the start would be"
         )
     if "epochs" in lines or "max_steps" in lines:
         run.remove_encoder()  # it would be an earlier one than the config says; the last checkpoint has its weights

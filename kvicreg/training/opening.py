@@ -9,6 +9,7 @@ from kvicreg.methods.siamese import Siamese
 from kvicreg.models.encoder import feature_dim
 from kvicreg.runs import Settings
 from kvicreg.runs.start import unlike_start
+from kvicreg.storage import counted
 
 __all__ = ["opening_lines"]
 
@@ -21,10 +22,10 @@ def opening_lines(settings: Settings, data: ImageData, views: Views, method: Met
     c, h, w = data.shape
     encoder, projector = (sum(p.numel() for p in part.parameters()) for part in (method.encoder, method.projector))
     lines = [
-        f"{settings.method.describe()} on {data.name}: {len(data):,} images {c}x{h}x{w}; "
+        f"{settings.method.describe()} on {data.name}: {counted(len(data), 'image')} {c}x{h}x{w}; "
         f"{settings.model.encoder.choice}, {encoder:,} parameters, features of width {feature_dim(method.encoder):,} "
         f"(projector: {projector:,} more); "
-        f"{schedule.total_epochs} epochs of batches of {size}."
+        f"{counted(schedule.total_epochs, 'epoch')} of batches of {size}."
     ]
     if len(data) < FEW:
         lines.append(
@@ -56,5 +57,5 @@ def opening_lines(settings: Settings, data: ImageData, views: Views, method: Met
             f"{data.cache_bytes / 1e6:,.0f} MB (cache_mb) in each process."
         )
     if views.skipped:
-        lines.append(f"Views of {c} channels leave out: {', '.join(views.skipped)}.")
+        lines.append(f"Views of {counted(c, 'channel')} leave out: {', '.join(views.skipped)}.")
     return lines

@@ -17,6 +17,7 @@ from kvicreg.models.resnet import ResNet18Options
 from kvicreg.runs import Settings
 from kvicreg.runs.durations import in_words, minutes
 from kvicreg.runs.start import check_start, like_start
+from kvicreg.storage import counted
 from kvicreg.training.approximation import choose_approximation
 from kvicreg.training.build import build_views, check_count, resolve
 from kvicreg.training.cost import Clock, Cost, device_of, measure, unknown_cost
@@ -79,7 +80,8 @@ def plan(
     data = settings.data.load() if data is None else data
     is_own = not is_loaded_by(settings.data, data) or settings.data.source not in DATA_SETS
     check_count(settings, data)
-    device, about = device_of(settings), f"{len(data):,} images of {getattr(data, 'stored_size', data.shape[1])} pixels"
+    device, side = device_of(settings), getattr(data, "stored_size", data.shape[1])
+    about = f"{counted(len(data), 'image')} of {side} pixels"
     wanted, cost = chosen(settings, data, device) if is_own else settings, unknown_cost(settings)
     by_time = settings.flat().get("approximation") == "auto"
     timed = by_time or settings.schedule.epochs is None or not quiet
@@ -224,7 +226,7 @@ def describe(settings: Settings, data: ImageData, cost: Cost, fixed: Settings, a
         "batch_size": f"batches of {size}",
         "workers": f"{after['workers']} workers",
         "images": f"{after['images']} of the images",
-        "epochs": f"{after['epochs']} epochs",
+        "epochs": counted(after["epochs"] or 0, "epoch"),
     }
     names = [name for name in words if before[name] in (None, "auto") and after[name] not in (None, "auto")]
     free, lines = available_bytes(cost.device), []

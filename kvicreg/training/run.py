@@ -22,7 +22,7 @@ from kvicreg.losses.terms import NotFiniteViews
 from kvicreg.models.weights import save_weights
 from kvicreg.runs import RunFolder, Settings, save_encoder
 from kvicreg.runs.durations import minutes
-from kvicreg.storage import message_of
+from kvicreg.storage import counted, message_of
 from kvicreg.training.alarm import NotFinite
 from kvicreg.training.build import build_groups, build_method, build_views, resolve
 from kvicreg.training.checkpoint import AtomicCheckpointIO, Checkpoints, way_out
@@ -218,8 +218,7 @@ def _tell_unreadable(data: ImageData, run: RunFolder, console: Console) -> None:
         names = [str(path) for path in data.unreadable]
         path = run.write_unreadable(names)
         shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-        what = "1 file" if len(names) == 1 else f"{len(names):,} files"
-        console.print(f"{what} could not be read ({shown}): see {path}", soft_wrap=True)
+        console.print(f"{counted(len(names), 'file')} could not be read ({shown}): see {path}", soft_wrap=True)
 
 
 def calm_lightning() -> None:

@@ -118,7 +118,7 @@ def test_pack_tells_what_was_written(tmp_path: Path, monkeypatch, left_out: list
         f"1,200 train, 30 test images in 1,001 shards of 2,346 MB: {tmp_path}",
         f"Next: kvicreg train --data {tmp_path}",
     ]
-    assert words[:-2] == (["2 images could not be read and are left out, such as a.png (cut)"] if left_out else [])
+    assert words[:-2] == (["Left out: 2 images that could not be read, such as a.png (cut)"] if left_out else [])
     pack_data("photos", tmp_path)
     assert (given["shard_mb"], given["root"]) == (256, None)
 
@@ -128,7 +128,7 @@ def test_show_tells_of_the_images_and_what_their_views_leave_out(tmp_path: Path,
     out = tmp_path / "sheet.png"
     classes, last = show_data(str(tmp_path / "mine"), out, images=3).splitlines()
     assert classes == "1 class, the folders of level 1: a (--class-level chooses another)"
-    assert last == f"3 images of FileData('mine', 'train': 5 images 3x16x16, 1 classes) and their two views: {out}"
+    assert last == f"3 images of FileData('mine', 'train': 5 images 3x16x16, 1 class) and their two views: {out}"
     grey = show_data(str(tmp_path / "mine"), out, channels=1, reading={"class_level": "none"}).splitlines()
     assert grey[1:] == [
         "views without saturation, hue, grayscale",

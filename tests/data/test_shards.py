@@ -192,9 +192,9 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path: Path, capsys: pytest
     (tmp_path / "photos/bee/004.png").write_bytes(b"no image")
     assert main(["data", "pack", str(tmp_path / "photos"), "--out", str(tmp_path / "o"), "--shard-mb", "1"]) == 0
     out = capsys.readouterr().out
-    assert "1 images could not be read and are left out, such as" in out
+    assert "Left out: 1 image that could not be read, such as" in out
     assert "004.png" in out
-    assert "11 train images in 1 shards" in out
+    assert "11 train images in 1 shard of" in out
     assert load(tmp_path / "o").class_names == CLASSES
     assert main(["data", "pack", str(tmp_path / "photos"), "--out", str(tmp_path / "o")]) == 1
     assert "has shards already" in capsys.readouterr().err

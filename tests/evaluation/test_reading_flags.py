@@ -58,7 +58,7 @@ def test_files_that_are_left_out_or_bad_are_told(run: Path, tmp_path: Path, caps
     assert main(["embed", str(run), str(photos), "--out", str(tmp_path / "e.csv"), "--workers", "0"]) == 0
     err = capsys.readouterr().err
     assert "2 files are left out, no image that is read: 1 .cr2, 1 .heic" in err
-    assert "1 files could not be read and have no row" in err
+    assert "1 file could not be read and got no row" in err
 
 
 def test_other_images_are_read_as_those_of_training_were(run: Path, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_dragging_the_threshold_changes_the_groups(page, wait_for):
     count = page.find_element("id", "duplicates-count")
     drag = "const t = document.getElementById('threshold'); t.value = arguments[0]; t.dispatchEvent(new Event('input'))"
     page.execute_script(drag, 0.9)
-    wait_for(lambda: "2 images in 1 groups; mirror images counted" in count.text)
+    wait_for(lambda: "2 images in 1 group; mirror images counted" in count.text)
     page.execute_script(drag, 0.995)
     wait_for(lambda: "0 images in 0 groups" in count.text)
     assert names(page, "#outliers")

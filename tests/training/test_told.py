@@ -35,7 +35,7 @@ def test_a_training_says_what_it_is():
         f"{settings.method.describe()} on squares: 2,000 images 1x16x16; small-cnn, {encoder:,} parameters, features "
         f"of width {method.encoder.feature_dim:,} (projector: {projector:,} more); 3 epochs of batches of 64."
     )
-    assert all(line.startswith("Views of 1 channels leave out: ") for line in rest)
+    assert all(line.startswith("Views of 1 channel leave out: ") for line in rest)
 
 
 def test_what_may_surprise_is_said():
@@ -91,7 +91,7 @@ def test_left_out_parts_of_views_and_notes_of_the_encoder_are_told():
     method.encoder.notes = ["From weights."]
     views = SimpleNamespace(skipped=["hue", "grayscale"])
     lines = opening_lines(settings, DATA, views, method)
-    assert lines[1:] == ["From weights.", "Views of 1 channels leave out: hue, grayscale."]
+    assert lines[1:] == ["From weights.", "Views of 1 channel leave out: hue, grayscale."]
 
 
 # ---- going on

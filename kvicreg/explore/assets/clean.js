@@ -12,7 +12,7 @@ export async function showDuplicates(app) {
   const turn = ++waiting, answer = await get(`duplicates?threshold=${threshold}`);
   if (turn !== waiting) return; // dragged on
   const mirror = app.state.parts.mirrored === "ready" ? "mirror images counted" : "mirror images not counted yet";
-  fill("duplicates-count", `${answer.images.toLocaleString("en")} images in ${answer.count.toLocaleString("en")} groups; ${mirror}. `,
+  fill("duplicates-count", `${answer.images.toLocaleString("en")} images in ${answer.count.toLocaleString("en")} group${answer.count === 1 ? "" : "s"}; ${mirror}. `,
     element("button", { type: "button", onclick: () => app.select(answer.members) }, "Select them"));
   fill("duplicates", ...answer.groups.map((group) => element("div", { class: "group" }, grid(group, app.choose, (item) => item.name))));
 }
