@@ -95,7 +95,7 @@ class ScheduleOptions(Options):
     )
     batch_size: int | None = option(
         None,
-        "Images per batch of all processes; by default 512, 64 for your own on a CPU, a quarter of the images if less.",
+        "Images per batch, over all processes; by default 512, 64 for your own on a CPU, fewer of few images.",
         at_least=2,
     )
     accumulate: int = option(
