@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any, Literal
 
-from matplotlib.ticker import LogLocator
 from torch import nn
 
 from experiments.common import CONTROLS, Cell, Experiment, Job, Result, Row, tables
@@ -143,7 +142,8 @@ class Compute(Experiment, name="compute"):
 
     def figure(self, result: Result) -> None:
         if len(by_epochs(result)) > 1:
-            draw(result, result.job.out / self.stem)
+            encoder = {"small-cnn": "a small CNN", "resnet18": "a ResNet-18 of half the width"}[self.encoder]
+            draw(result, result.job.out / self.stem, f"Accuracy against compute, all of CIFAR-10: {encoder}")
 
 
 def by_epochs(result: Result) -> list[tuple[int, list[Row]]]:
@@ -221,10 +221,9 @@ def of_name(of: dict[Any, list[Row]], name: str) -> list[list[Row]]:
     return [same for (other, _), same in of.items() if other == name]
 
 
-def draw(result: Result, path: Path) -> None:
+def draw(result: Result, path: Path, title: str) -> None:
     """Linear probe over images seen and over core-seconds, and what is above VICReg at each budget."""
     cost, controls = costs(result.trained), tables.groups(result.rows, "method")
-    title = "Accuracy against compute, all of CIFAR-10"
     detail = f"Linear probe on the test set, each length with its own schedule ({seeds(result)})."
     with panels(path, (16, 6.2), title, detail, 3, width_ratios=(1, 1, 1.5)) as ((images, seconds, above),):
         for name, same in tables.groups(result.trained, "name").items():
@@ -241,12 +240,19 @@ def draw(result: Result, path: Path) -> None:
             for name in (name for name, level in levels.items() if low < level < high):
                 axes.axhline(levels[name], color=GREY, linestyle="-.", lw=1, label=name)
             axes.set(xscale="log", xlabel=label, ylabel="linear probe, %", ylim=(low, high))
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.set_xticks(ticks := round_numbers(*axes.get_xlim()), [f"{tick:,}" for tick in ticks])
             axes.xaxis.set_minor_formatter("")
             axes.grid(alpha=0.25)
         draw_above(result, above)
         legend((images,), ncols=6, handlelength=3.5)  # long enough to show dashes
+
+
+def round_numbers(low: float, high: float) -> list[int]:
+    """Ticks of a logarithmic axis: 1 and 3 times powers of ten, all digits where that leaves fewer than two."""
+    numbers = [digit * 10**power for power in range(12) for digit in range(1, 10)]
+    inside = [number for number in numbers if low <= number <= high]
+    few = [number for number in inside if str(number)[0] in "13"]
+    return few if len(few) > 1 else inside
 
 
 def draw_above(result: Result, axes: Any) -> None:

@@ -34,7 +34,8 @@ EXPERIMENTS: dict[str, type[Experiment]] = {}
 MEASURED = (
     "method", "kernel", "data", "seed", "on", "fitted_on", "scored_on",
     *(f"{name}{end}" for name in tables.SCORES for end in ("", "_low", "_high")),
-    "effective_rank", "effective_rank_share", "seconds", "threads", "precision", "failed", "config", "fingerprint",
+    "probe_all", "effective_rank", "effective_rank_share", "seconds", "threads", "precision", "failed", "config",
+    "fingerprint",
 )  # fmt: skip
 """What a row holds of any experiment, beside its labels and what is measured for one of them alone."""
 FORMER_FORM = """

@@ -34,7 +34,7 @@ COMMANDS = {
     "compute": ("compute", {}, ()),
     "resnet18-compute": (
         "compute",
-        {"encoder": "resnet18", "epochs": (8,), "only_names": ("rbf", "vicreg, published")},
+        {"encoder": "resnet18", "epochs": (8, 16), "only_names": ("rbf", "vicreg, published")},
         (0,),
     ),
     "small-data": ("small-data", {"forms": ("linear", "rbf")}, ()),
