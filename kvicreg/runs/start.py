@@ -14,6 +14,7 @@ from kvicreg.models.encoder import Normalization
 from kvicreg.models.start import start_from
 from kvicreg.runs.settings import ModelOptions, Settings
 from kvicreg.runs.stored import DESCRIPTION, WEIGHTS, StoredEncoder, check_path, is_checkpoint
+from kvicreg.runs.zoo import located
 
 __all__ = ["check_start", "fill_with_start", "like_start", "start_normalization", "unlike_start"]
 
@@ -69,8 +70,11 @@ def start_normalization(model: ModelOptions, channels: int) -> Normalization | N
 
 
 def unlike_start(model: ModelOptions, shape: tuple[int, int, int]) -> list[str]:
-    """A sentence where images (c, h, w) are unlike those of the run that the settings start from."""
-    if model.init is None or not _is_of_a_run(model.init):
+    """A sentence where images (c, h, w) are unlike those of the run that the settings start from.
+
+    A run that is resumed does not need those weights any more: they may be gone.
+    """
+    if model.init is None or not located(model.init).exists() or not _is_of_a_run(model.init):
         return []
     about = StoredEncoder(model.init).description()
     of_start = (len(about["mean"]), about["image_size"], about["image_size"])

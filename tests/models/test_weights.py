@@ -173,7 +173,7 @@ def test_weights_survive_a_file_whatever_their_layout_in_memory(tmp_path):
 
 def test_an_error_is_told_in_one_short_line():
     assert one_line(ValueError("two\n  lines")) == "ValueError: two lines"
-    assert len(one_line(ValueError("x" * 300))) == 200
+    assert one_line(ValueError("x" * 300)) == f"ValueError: {'x' * 200}"
 
 
 def test_blocks_have_every_parameter_once_and_the_first_has_what_lies_between():
