@@ -90,14 +90,14 @@ def gather_correct(job: Job, stem: str, cells: Sequence[Cell]) -> dict[str, np.n
     for cell in cells:
         correct = read_correct((job.runs / cell.result).with_suffix(".npz"))
         for score in SCORES:
-            key = _key(cell, score)
+            key = key_of(cell, score)
             if score in correct or key in earlier:
                 stored[key] = correct[score] if score in correct else earlier[key]
     store_correct(path, stored)
     return stored
 
 
-def _key(cell: Cell, score: str) -> str:
+def key_of(cell: Cell, score: str) -> str:
     """A cell as its table names it, which stays when settings are added, and a score."""
     labels = ", ".join(str(value) for value in cell.labels.values())
     return f"{_data(cell)}, {labels}, seed {cell.settings.engine.seed}: {score}"
@@ -131,7 +131,7 @@ def differences(
         for (name, *values), seeds in of.items():
             beside = of.get((rival, *values), {})
             ours, theirs = (
-                {seed: correct[_key(cell, score)] for seed, cell in some.items() if _key(cell, score) in correct}
+                {seed: correct[key_of(cell, score)] for seed, cell in some.items() if key_of(cell, score) in correct}
                 for some in (seeds, beside)
             )
             both = sorted(ours.keys() & theirs.keys())
@@ -161,8 +161,8 @@ def margin_changes(cells: Sequence[Cell], correct: Correct, rival: str, column: 
     rows: list[Row] = []
     for score, name, value in product(SCORES, (name for name in names if name != rival), later):
         four = [of.get(key, {}) for key in ((name, value), (rival, first), (name, first), (rival, value))]
-        both = [s for s in four[0] if all(s in some and _key(some[s], score) in correct for some in four)]
-        right = [[correct[_key(some[seed], score)].astype(np.int8) for some in four] for seed in both]
+        both = [s for s in four[0] if all(s in some and key_of(some[s], score) in correct for some in four)]
+        right = [[correct[key_of(some[seed], score)].astype(np.int8) for some in four] for seed in both]
         if right:
             change = hierarchical_difference([a + b for a, b, _, _ in right], [c + d for _, _, c, d in right])
             labels = {"name": name, "from": first, "to": value, "score": score, "seeds": len(right)}

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from experiments.common import Job, versions
+from experiments.common.cells import identity_of
+from experiments.common.correct import SCORES, key_of, read_correct
 from experiments.common.experiment import Experiment, load_all
 from kvicreg.benchmarks import measure
 from kvicreg.benchmarks.measure import code_hash, write_result
@@ -92,6 +94,16 @@ def test_a_table_is_made_from_its_file_alone(stem, job):
         settings = {**before["shared"], **then["config"]}
         if now["method"] not in ("raw pixels", "random encoder"):
             assert {**after["shared"], **now["config"]} == settings
+
+
+@pytest.mark.parametrize("stem", [path.name.removesuffix("-correct.npz") for path in RESULTS.glob("*-correct.npz")])
+def test_which_images_were_right_is_of_the_runs_whose_scores_are_told(stem, job):
+    name, flags, seeds = COMMANDS[stem]
+    result = load_all()[name](**flags).run(replace(job, seeds=seeds))
+    rows = {identity_of(row): row for row in result.trained}
+    told = {key_of(cell, score): rows[cell.identity][score] for cell in result.finished for score in SCORES}
+    right = {key: images.mean() for key, images in read_correct(RESULTS / f"{stem}-correct.npz").items()}
+    assert right == pytest.approx({key: told[key] for key in right}, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["selection", "fairness"])
