@@ -14,17 +14,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from noisy_views import views
 
 from kvicreg import KernelVICRegLoss, kernels, operators
 from kvicreg.losses.three_terms import KernelVICRegOptions, shared_terms, total_variance
 
 GAMMA, EPS, THRESHOLD, WEIGHTS = 0.2, 1e-4, 1.5, (2.0, 1.0, 0.02)
-
-
-def views(count=3, b=12, p=5, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    base = torch.randn(b, p, generator=generator, dtype=torch.float64)
-    return [base + 0.3 * torch.randn(b, p, generator=generator, dtype=torch.float64) for _ in range(count)]
 
 
 def reference(zs, gram):
