@@ -26,6 +26,7 @@ from kvicreg.selection.candidates import read_candidates
 from kvicreg.selection.criteria import study_criteria
 from kvicreg.selection.facts import facts
 from kvicreg.selection.trial import advance, finish, neighbours_after
+from kvicreg.storage import counted
 
 EPOCHS = (1, 2, 4, 8)
 """After which a candidate is measured; it is trained for the last of them."""
@@ -125,7 +126,7 @@ def markdown(results: trials.Results) -> str:
     """All tables of docs/selection.md."""
     runs = sum(len(trial) for result in results.values() for trial in trials.trials(result))
     counts = {data: len(trials.trials(result)) for data, result in results.items()}
-    seeds = ", ".join(f"{data} with {count} seed{'s' if count > 1 else ''}" for data, count in counts.items())
+    seeds = ", ".join(f"{data} with {counted(count, 'seed')}" for data, count in counts.items())
     first = next(iter(results.values()))
     values = {data: trials.quality(result) for data, result in results.items()}
     candidates = (

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from kvicreg.data.stores import NoSplit
+from kvicreg.storage import counted
 
 __all__ = ["EXTENSIONS", "SPLIT_FOLDERS", "Classes", "choose_split", "find_classes", "is_image_name", "left_out"]
 
@@ -84,8 +85,7 @@ def find_classes(
         raise ValueError(f"{place}: these classes are not among those of training: {', '.join(extra[:3])}")
     which = "the last level" if chosen == "last" else f"level {chosen}"
     some = ", ".join(classes[:4]) + (", ..." if len(classes) > 4 else "")
-    count = f"{len(classes)} class{'es' if len(classes) > 1 else ''}"
-    note = f"{count}, the folders of {which}: {some} (--class-level chooses another)"
+    note = f"{counted(len(classes), 'class')}, the folders of {which}: {some} (--class-level chooses another)"
     return Classes(torch.tensor([numbers[name] for name in of_image], dtype=torch.int64), classes, note)
 
 

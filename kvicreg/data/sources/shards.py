@@ -15,6 +15,7 @@ from kvicreg.data.sources.base import PIXELS, Listing, ReadOptions, Source, Text
 from kvicreg.data.sources.members import MAX_MEMBER
 from kvicreg.data.sources.tables import tables_of_split
 from kvicreg.data.stores import Store, expand, is_address
+from kvicreg.storage import counted
 
 __all__ = ["RemoteShards", "Shards", "list_shards"]
 
@@ -61,7 +62,7 @@ def list_shards(store: Store, shards: list[str] | None, split: str, options: Rea
     rows = np.concatenate([np.arange(index.starts[k], index.starts[k + 1]) for k in chosen])
     labels = torch.from_numpy(index.label[rows].astype(np.int64))
     is_labelled = len(labels) > 0 and bool((labels >= 0).all())
-    notes = [f"{len(chosen)} shard{'s' if len(chosen) > 1 else ''} of {store.place}", *index.notes.tolist()]
+    notes = [f"{counted(len(chosen), 'shard')} of {store.place}", *index.notes.tolist()]
     return Listing(
         ShardNames(store.place, index, rows),
         labels if is_labelled else None,
