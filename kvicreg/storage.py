@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -152,6 +153,17 @@ def counted(number: int, noun: str) -> str:
         ('1 image', '2,000 images', '0 classes')
     """
     return f"{number:,} {noun if number == 1 else noun + ('es' if noun.endswith(('s', 'x')) else 's')}"
+
+
+def quoted(word: object) -> str:
+    """A word of a command, as a shell takes it; a home folder that is written as ~ is still found.
+
+    Example:
+        >>> quoted("runs/first"), quoted("my runs/first"), quoted("~/my runs")
+        ('runs/first', "'my runs/first'", "~/'my runs'")
+    """
+    text = str(word)
+    return f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
 
 
 def without_home(value: Any) -> Any:

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvicreg.cli.flags import flag
 from kvicreg.cli.process import import_lightning
+from kvicreg.storage import quoted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +32,9 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> str:
 
     folder = train_and_probe(out, seed)
     options = EvaluationOptions(seed=seed, robustness_images=200, map_images=600)
-    measure(folder, options, command=f"kvicreg evaluate {folder}", say=lambda line: print(line, file=sys.stderr))
+    flags = " ".join(f"{flag(name)} {value}" for name, value in options.given().items())
+    command = f"kvicreg evaluate {quoted(folder)} {flags}"
+    measure(folder, options, command=command, say=lambda line: print(line, file=sys.stderr))
     page = write_report([folder])
     return f"Run folder: {folder} (encoder, metrics, and the table above). Open the page: {page}"
 

@@ -9,7 +9,7 @@ import tyro
 
 from kvicreg.cli.errors import UsageError, command_line
 from kvicreg.evaluation.options import EvaluationOptions
-from kvicreg.storage import counted
+from kvicreg.storage import counted, quoted
 
 
 def evaluate(
@@ -44,11 +44,12 @@ def evaluate(
         raise UsageError("evaluate needs at least one run folder, for example: kvicreg evaluate runs/first")
     command, shared = shlex.join(["kvicreg", *command_line]), Shared()
     if out is not None:
-        if sum(map(is_of_zoo, runs)) != 1:
+        of_zoo = [run for run in runs if is_of_zoo(run)]
+        if len(of_zoo) != 1:
             raise UsageError("out: the results of a run go into its folder; expected one zoo:NAME for --out")
-        for run in filter(is_of_zoo, runs):
-            check_place(run, out)
-            Session(RunFolder(located(run)), options, shared=shared)  # reads the images: without them no folder is made
+        check_place(of_zoo[0], out)
+        # reads the images: without them no folder is made
+        Session(RunFolder(located(of_zoo[0])), options, shared=shared)
         runs = [copied(run, out) if is_of_zoo(run) else run for run in runs]
     for run in runs:
         RunFolder.open(run)  # all of them, before the first is measured
@@ -58,7 +59,9 @@ def evaluate(
     print("\n".join([*notes, *(result["verdict"] for result in results)]))
     print(comparison_table(runs, on=options.on))
     written = ", ".join(str(RunFolder(run).results_path(options.on)) for run in runs)
-    page = "" if options.on else f" Next: kvicreg report {' '.join(map(str, runs))}"  # which shows the run's own data
+    page = (
+        "" if options.on else f" Next: kvicreg report {' '.join(map(quoted, runs))}"
+    )  # which shows the run's own data
     return f"Results: {written}.{page}"
 
 

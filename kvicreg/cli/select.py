@@ -11,6 +11,7 @@ from kvicreg.cli.process import import_lightning
 from kvicreg.options import Options, option
 from kvicreg.runs import Settings
 from kvicreg.selection.options import SelectOptions
+from kvicreg.storage import quoted
 
 __all__ = ["select"]
 
@@ -64,7 +65,7 @@ def select(argv: list[str]) -> str:
     if ranking["winner"] is None:
         raise ValueError(f"no candidate could be trained; their errors are in {study.ranking_path}")
     winner = study.settings_of(ranking["winner"]).folder
-    after = f"kvicreg report {winner}" if study.full else f"kvicreg train --resume {winner}"
+    after = f"kvicreg {'report' if study.full else 'train --resume'} {quoted(winner)}"
     return f"Ranking: {study.ranking_path}, the winner's run: {winner}. Next: {after}"
 
 

@@ -12,6 +12,7 @@ from kvicreg.options import Options, option
 from kvicreg.runs import RunFolder, Settings
 from kvicreg.runs.config import dump_settings, load_settings
 from kvicreg.runs.durations import minutes
+from kvicreg.storage import quoted
 
 __all__ = ["train"]
 
@@ -84,8 +85,8 @@ def train(argv: list[str]) -> str:
 
     folder: Path = run(settings, time=start.time, resume=start.resume is not None, overwrite=start.overwrite)
     if not RunFolder(folder).is_finished:
-        return f"Run folder: {folder} (metrics, checkpoints). Next: kvicreg train --resume {folder}"
-    return f"Run folder: {folder} (encoder, metrics, checkpoints). Next: kvicreg evaluate {folder}"
+        return f"Run folder: {folder} (metrics, checkpoints). Next: kvicreg train --resume {quoted(folder)}"
+    return f"Run folder: {folder} (encoder, metrics, checkpoints). Next: kvicreg evaluate {quoted(folder)}"
 
 
 def _continued(start: StartOptions, given: dict[str, object]) -> Settings:

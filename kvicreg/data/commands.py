@@ -17,7 +17,7 @@ from kvicreg.data.loading import load
 from kvicreg.data.presets import ViewOptions
 from kvicreg.data.transforms import visible
 from kvicreg.data.views import Views
-from kvicreg.storage import counted, replacing
+from kvicreg.storage import counted, quoted, replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -93,7 +93,7 @@ def pack_data(
         lines.append(f"Left out: {unreadable} that could not be read, such as {packed.left_out[0]}")
     images = ", ".join(f"{count:,} {split}" for split, count in packed.images.items())
     lines.append(f"{images} images in {counted(packed.shards, 'shard')} of {packed.size / 1e6:,.0f} MB: {out}")
-    return "\n".join([*lines, f"Next: kvicreg train --data {out}"])
+    return "\n".join([*lines, f"Next: kvicreg train --data {quoted(out)}"])
 
 
 def show_data(

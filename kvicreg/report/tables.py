@@ -10,7 +10,7 @@ from typing import Any
 from kvicreg.report.read import RunRecord
 from kvicreg.runs import RunFolder
 from kvicreg.runs.results import MEASURES, controls_of
-from kvicreg.storage import without_home
+from kvicreg.storage import quoted, without_home
 
 WIDE = 80  # letters in the names of classes, above which they stand upright over their columns
 DIAGNOSTICS = {
@@ -164,15 +164,15 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
     rows = []
     for run in runs:
         folder, config = f"{without_home(str(run.folder.path))}-again", without_home(str(run.folder.config))
-        commands = [f"kvicreg train --config {config} --out {folder}"]
+        commands = [["train", "--config", config, "--out", folder]]
         if run.results and run.results.get("command"):
-            commands.append(" ".join(["kvicreg evaluate", folder, *_options(str(run.results["command"]), run.folder)]))
-        commands.append(f"kvicreg report {folder}")
+            commands.append(["evaluate", folder, *_options(str(run.results["command"]), run.folder)])
+        commands.append(["report", folder])
         versions = (run.results or {}).get("versions", {})
         rows.append(
             {
                 "name": run.name,
-                "commands": "\n".join(commands),
+                "commands": "\n".join(" ".join(["kvicreg", *map(quoted, words)]) for words in commands),
                 "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
                 "settings": [(name, str(value)) for name, value in run.settings.items() if value is not None],
             }
@@ -182,7 +182,7 @@ def again(runs: list[RunRecord]) -> list[dict[str, Any]]:
 
 def _options(command: str, folder: RunFolder) -> list[str]:
     """The options of a recorded `kvicreg evaluate`, without its runs and its --out; `kvicreg report` has none."""
-    _, name, *words = [*shlex.split(command, posix=False), "", ""]
+    _, name, *words = [*shlex.split(command), "", ""]
     if name != "evaluate":
         return []
     options = itertools.dropwhile(lambda word: not word.startswith("-"), filter(None, words))

@@ -33,7 +33,7 @@ from kvicreg.runs.metrics import Metrics, read_metrics, write_metrics
 from kvicreg.runs.settings import Settings
 from kvicreg.runs.stored import CONFIG, START, StoredEncoder, Which, checkpoint_path, has_encoder, run_and_checkpoint
 from kvicreg.runs.zoo import is_of_zoo, located
-from kvicreg.storage import LOCK, read_arrays, working_on, write_atomically, write_json
+from kvicreg.storage import LOCK, quoted, read_arrays, working_on, write_atomically, write_json
 
 __all__ = ["RunFolder"]
 
@@ -108,7 +108,7 @@ class RunFolder:
         elif any(not path.name.startswith(".") for path in self.path.iterdir()):
             if not overwrite:
                 raise FileExistsError(
-                    f"{self.path} exists. Continue it with --resume {self.path}, replace it with --overwrite, "
+                    f"{self.path} exists. Continue it with --resume {quoted(self.path)}, replace it with --overwrite, "
                     "or choose another --out"
                 )
             if not self.exists:

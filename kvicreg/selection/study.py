@@ -26,7 +26,7 @@ from kvicreg.selection import halving
 from kvicreg.selection.advice import read_evidence
 from kvicreg.selection.candidates import Candidate, check_candidates, read_candidates
 from kvicreg.selection.options import SelectOptions, steps
-from kvicreg.storage import read_yaml, write_atomically, write_json
+from kvicreg.storage import quoted, read_yaml, write_atomically, write_json
 from kvicreg.training.plan import plan
 
 __all__ = ["Study", "open_study", "start_study", "write_ranking"]
@@ -78,7 +78,8 @@ def start_study(
     """Write down what a new study is, so that any process can take part in it; what is left open is chosen for all."""
     options = options or SelectOptions()
     if (folder / STUDY).exists():
-        raise FileExistsError(f"{folder} exists. Continue or join it with --resume {folder}, or choose another --out")
+        way_out = f"Continue or join it with --resume {quoted(folder)}, or choose another --out"
+        raise FileExistsError(f"{folder} exists. {way_out}")
     candidates = read_candidates(options.candidates)
     settings = settings.replace(out=None)
     check_candidates(candidates, settings)

@@ -125,6 +125,9 @@ def test_a_run_that_was_not_evaluated_still_has_a_page(tmp_path, make_run):
         ("kvicreg evaluate old/young old/other --groups 'my groups' --seed 3", " --groups 'my groups' --seed 3"),
         ("kvicreg evaluate --seed 3 old/young", " --seed 3"),
         ("kvicreg evaluate zoo:mnist --out old/young --seed 3", " --seed 3"),
+        ("kvicreg evaluate zoo:mnist --out 'my runs/young' --seed 3", " --seed 3"),
+        ("kvicreg evaluate old/young --on ~/other --groups '~/my groups'", " --on ~/other --groups ~/'my groups'"),
+        ("""kvicreg evaluate old/young --groups 'it'"'"'s'""", """ --groups 'it'"'"'s'"""),
     ],
 )
 def test_the_lines_to_run_it_again_are_of_the_new_folder(tmp_path, make_run, command, options):
