@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kvicreg.storage import quoted
+
 
 def push(run: Path, name: str, /, public: bool = False) -> str:
     """Put a run's encoder on Hugging Face's hub.
@@ -35,4 +37,4 @@ def pull(name: str, /, out: Path, revision: str | None = None) -> str:
     from kvicreg.runs.hub import pull as fetch
 
     folder = fetch(name, out, revision=revision)
-    return f"{folder}: kvicreg embed {folder} images/ uses it, and kvicreg.load_encoder({str(folder)!r})"
+    return f"{folder}: kvicreg embed {quoted(folder)} images/ uses it, and kvicreg.load_encoder({str(folder)!r})"

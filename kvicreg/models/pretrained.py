@@ -50,6 +50,8 @@ class PretrainedEncoder(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Normalised images (b, c, s, s) to features (b, feature_dim)."""
+        if not images.is_floating_point():
+            raise ValueError(f"images must be normalised, encoder(encoder.preprocess(images)), got {images.dtype}")
         features: Tensor = self.encoder(images)
         return features if self.projector is None else self.projector(features)
 

@@ -10,7 +10,7 @@ from typing import Any
 from kvicreg.models.weights import one_line
 from kvicreg.runs.folder import RunFolder
 from kvicreg.runs.stored import DESCRIPTION, PROJECTOR, WEIGHTS, StoredEncoder
-from kvicreg.storage import without_home
+from kvicreg.storage import quoted, without_home
 
 __all__ = ["pull", "push"]
 
@@ -29,7 +29,7 @@ def push(run: str | Path, name: str, *, private: bool = True, api: Any = None) -
     """
     folder = RunFolder.open(run)
     if not folder.is_finished:
-        raise ValueError(f"{run} has not finished: kvicreg train --resume {run}")
+        raise ValueError(f"{run} has not finished: kvicreg train --resume {quoted(run)}")
     api = _client().HfApi() if api is None else api
     with tempfile.TemporaryDirectory() as temporary:
         for part in (WEIGHTS, PROJECTOR):

@@ -28,6 +28,7 @@ from kvicreg.selection.options import SelectOptions
 from kvicreg.selection.study import Study, open_study, start_study, write_ranking
 from kvicreg.selection.table import LiveTable
 from kvicreg.selection.trial import advance, finish, neighbours_after
+from kvicreg.storage import quoted
 
 __all__ = ["rank", "ranking_lines", "resume", "select", "work"]
 
@@ -88,7 +89,7 @@ def _take_part(study: Study, data: ImageData, quiet: bool, say: Say) -> tuple[St
         with _interrupted_by_sigterm():
             ranking = work(study, data=data, quiet=quiet)
     except KeyboardInterrupt:
-        say(f"Stopped. Continue with: kvicreg select --resume {study.folder}")
+        say(f"Stopped. Continue with: kvicreg select --resume {quoted(study.folder)}")
         raise
     ranking |= {"data": data.name, "images": len(data), "facts": about}
     ranking |= {"rungs": [asdict(rung) for rung in study.rungs]}

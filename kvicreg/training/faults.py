@@ -19,7 +19,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from kvicreg.runs import Settings
-from kvicreg.storage import message_of
+from kvicreg.storage import message_of, quoted
 from kvicreg.training.stopping import Stopped
 
 
@@ -34,7 +34,7 @@ def strategy_of(settings: Settings) -> Any:
 @contextmanager
 def clear_errors(settings: Settings, console: Console) -> Iterator[None]:
     """Turn what Lightning, torch and the system raise into sentences that say how to go on."""
-    again, engine = f"kvicreg train --resume {settings.folder}", settings.engine
+    again, engine = f"kvicreg train --resume {quoted(settings.folder)}", settings.engine
     go_on = f"Continue with: {again}"
     try:
         yield

@@ -40,6 +40,8 @@ def test_what_is_no_batch_of_images_is_told_so():
         encoder().preprocess(images(2, 3, 16, 16).numpy())
     with pytest.raises(ValueError, match=r"images must be \(b, 3, h, w\), got \(2, 16, 16, 3\)"):
         encoder().preprocess(images(2, 16, 16, 3))
+    with pytest.raises(ValueError, match=r"images must be normalised, .* got torch.uint8"):
+        encoder()(images(2, 3, 16, 16))
 
 
 def test_without_an_early_map_there_is_none():
