@@ -44,7 +44,7 @@ class Reference:
         self.seconds: dict[str, float] = {}
 
     def of(self, name: str) -> Path:
-        folder = self.work / f"reference {name}"
+        folder = self.work / f"reference-{name.replace(' ', '-')}"  # no space, which commands would quote, as elsewhere
         if not folder.exists():
             folder.mkdir()
             argv, start = OPERATIONS[name].start(folder, self.base), time.monotonic()
